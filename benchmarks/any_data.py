@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import unsplit
-from benchmarks.common import print_table
+from benchmarks.common import as_options, print_table
 from unsplit.metrics import majority_categories, quality
 from unsplit.overclustering import artificial
 
-PAPER = {"holdout": 0.2, "loss": "pairwise"}
+PAPER = {"cv": 0.2, "loss": "pairwise"}
 BOTH: list[tuple[str, dict[str, Any]]] = [("paper's hold-out", PAPER), ("5-fold cross-fit", {})]
 
 
@@ -119,8 +119,7 @@ def estimated(problem: Problem, device: str, epochs: int) -> Iterator[tuple[Any,
             problem.clusters,
             random_state=0,
             device=device,
-            epochs=epochs,
-            **settings,
+            **as_options(epochs=epochs, **settings),
         )
         seconds = time.perf_counter() - start
         scores = [quality(found.divergence(d), majorities) for d in ("tv", "lecam", "overlap")]
@@ -150,7 +149,7 @@ def main() -> None:
                         problem.clusters,
                         problem.candidates,
                         device=args.device,
-                        epochs=args.epochs,
+                        training=unsplit.TrainConfig(epochs=args.epochs),
                         random_state=0,
                     ),
                     flush=True,

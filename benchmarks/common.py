@@ -1,7 +1,7 @@
 """What the benchmarks share: low-level runs, digits split into small clusters, a table."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,22 @@ from unsplit.pairwise.heldout_scores import heldout_scores
 from unsplit.pairwise.scores import HeldoutScores
 
 CPU = torch.device("cpu")
+
+
+def as_options(**settings: Any) -> dict[str, Any]:
+    """Settings as :func:`unsplit.pairwise_tvd` takes them: those of training in a TrainConfig.
+
+    Examples
+    --------
+    >>> as_options(cv=2, epochs=3)["training"].epochs
+    3
+    """
+    names = {field.name for field in fields(TrainConfig)}
+    of_training = {name: settings.pop(name) for name in settings.keys() & names}
+    if of_training:
+        training = settings.get("training") or TrainConfig()
+        settings["training"] = replace(training, **of_training)
+    return settings
 
 
 @dataclass(frozen=True)

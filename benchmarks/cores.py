@@ -30,7 +30,9 @@ def compared(problem: Problem, factor: float, epochs: int) -> dict[str, float]:
     """ARI of every statistic, told the number and not."""
     k = initial_number(problem.n_true, factor, len(problem.X))
     labels = greedy(problem, k, 0)
-    result = unsplit.pairwise_tvd(problem.X, labels, epochs=epochs, device="cpu", random_state=0)
+    result = unsplit.pairwise_tvd(
+        problem.X, labels, training=unsplit.TrainConfig(epochs=epochs), device="cpu", random_state=0
+    )
     graph = unsplit.neighbour_graph(problem.X, labels)
     scored = (labels >= 0) & (problem.y >= 0)
     found = {}

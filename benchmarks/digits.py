@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import print_table, split_digits
-from unsplit import pairwise_tvd
+from unsplit import TrainConfig, pairwise_tvd
 from unsplit.metrics import majority_categories, purity, quality
 from unsplit.pairwise.scores import DIVERGENCES
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "hold-out 20 %, paper's loss": {"holdout": 0.2, "loss": "pairwise"},
-    "5-fold cross-fit, paper's loss": {"loss": "pairwise"},
+    "hold-out 20 %, paper's loss": {"cv": 0.2, "training": TrainConfig(loss="pairwise")},
+    "5-fold cross-fit, paper's loss": {"training": TrainConfig(loss="pairwise")},
     "5-fold cross-fit, softmax (default)": {},
 }
 

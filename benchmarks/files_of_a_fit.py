@@ -49,7 +49,9 @@ def functions_entered(work: Callable[[], object]) -> dict[str, set[str]]:
 
 def fit() -> None:
     """Merge three clusters that an array holds."""
-    ClusterMerger(epochs=2, cv=2, device="cpu", random_state=0).fit(X, initial_labels=LABELS)
+    ClusterMerger(training=unsplit.TrainConfig(epochs=2), cv=2, device="cpu", random_state=0).fit(
+        X, initial_labels=LABELS
+    )
 
 
 def merge_with_report() -> None:

@@ -100,7 +100,7 @@ def merged(problem: Problem, args: argparse.Namespace) -> Iterator[tuple[Any, ..
     """A row of the table for each graph."""
     kmeans = KMeans(args.k, n_init=10, random_state=args.seed)
     labels, y = kmeans.fit_predict(problem.features), problem.categories
-    settings = Settings(device=args.device, epochs=args.epochs)
+    settings = Settings(device=args.device, training=unsplit.TrainConfig(epochs=args.epochs))
     start = time.perf_counter()
     fitted = fit(problem.X, labels, settings, args.seed)
     print(f"trained in {time.perf_counter() - start:.0f} s", flush=True)

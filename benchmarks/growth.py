@@ -36,7 +36,7 @@ from unsplit.networks.network import MLP
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, used_decay
-from unsplit.pairwise.confusions import count_confusions
+from unsplit.pairwise.divergences import count_confusions
 from unsplit.pairwise.scores import HeldoutScores
 
 RESULTS = Path(__file__).parent / "results" / "growth.jsonl.gz"

@@ -18,7 +18,7 @@ from unsplit.metrics import majority_categories, quality
 from unsplit.networks.network import Network, PairMatrixHead, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, Group
-from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, train
+from unsplit.networks.training.loop import TrainConfig, Training, epoch_minibatches
 from unsplit.pairwise.folds import holdout_fold
 
 WIDTH = 256
@@ -81,9 +81,9 @@ def compare_quality(device: torch.device) -> None:
                 base = build_network(rows, fold, RECIPES["mlp"], k, "pairwise")
                 network = Network(base.backbone, make(WIDTH, k)).to(device)
             on_device = torch.from_numpy(clusters).to(device)
-            history = train(
+            history = Training(
                 [network], rows, on_device, [fold], TrainConfig(), np.random.default_rng(0)
-            )
+            ).run()
             accuracy = heldout_accuracy(network, rows.take, clusters, fold, k, device)
             upper = accuracy[np.triu_indices(k, 1)]
             table.append(

@@ -74,10 +74,10 @@ def compare(k: int, seed: int, device: str) -> Iterator[dict[str, Any]]:
             found = unsplit.pairwise_tvd(
                 X,
                 clusters,
-                holdout=0.2,
+                cv=0.2,
                 device=device,
                 random_state=seed,
-                training=unsplit.TrainConfig(batch_folds=False),
+                training=unsplit.TrainConfig(batch_folds=False, batch_size=256),
             )
         tree = unsplit.merge(found, n_clusters=k // PARTS, rank_by="overlap")
         merged = np.array([tree.mapping[c] for c in range(k)])

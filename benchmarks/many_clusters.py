@@ -173,8 +173,10 @@ def estimated(
     if args.learned == "means":
         near = None if args.near is None else Near(category, args.near)
         return estimate_by_means(X, clusters, args.folds, note.end, near)
-    how = {"holdout": 0.3} if args.folds == 1 else {"cv": args.folds}
-    settings = Settings(epochs=args.epochs, device=args.device, form="sparse", **how)
+    how = 0.3 if args.folds == 1 else args.folds
+    settings = Settings(
+        cv=how, device=args.device, form="sparse", training=unsplit.TrainConfig(epochs=args.epochs)
+    )
     result = fit(X, encode_labels(clusters), settings, 0, note).result
     note.end("scores and confusions")
     assert result.is_sparse

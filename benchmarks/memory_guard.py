@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.common import print_table
 from benchmarks.peak_memory import PeakMemory
+from unsplit import TrainConfig
 
 # Shape, clusters, folds and type.
 CASES: dict[str, tuple[tuple[int, ...], int, Any, str]] = {
@@ -75,7 +76,7 @@ def measured(shape: tuple[int, ...], k: int, cv: Any, dtype: str) -> tuple[int, 
 
     warnings.simplefilter("ignore", unsplit.errors.SmallClusterWarning)
     rng = np.random.default_rng(0)
-    once: dict[str, Any] = {"epochs": 1, "device": "cpu", "random_state": 0}
+    once: dict[str, Any] = {"training": TrainConfig(epochs=1), "device": "cpu", "random_state": 0}
     X, labels = rng.standard_normal(shape).astype(dtype), np.arange(shape[0]) % k
     # Whatever is loaded when it is first used.
     unsplit.pairwise_tvd(rng.standard_normal((200, 3)), np.arange(200) % 4, **once)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import unsplit
 from benchmarks import photos
-from benchmarks.common import print_table
+from benchmarks.common import as_options, print_table
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18, Shrink
 from unsplit.networks.registry import DEEP, ON_CPU
@@ -105,7 +105,7 @@ def measure(images: Tensor, categories: NDArray[Any], side: int, **settings: Any
     unsplit.pairwise_tvd(
         X,
         categories,
-        **settings,
+        **as_options(**settings),
         cv=2,
         device="cpu",
         random_state=0,

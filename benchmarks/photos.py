@@ -24,6 +24,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from benchmarks import markdown, results_file
+from unsplit import TrainConfig
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.options import MergeOptions
 from unsplit.metrics import category_counts, correct_merges, majority_categories, purity
@@ -137,7 +138,9 @@ def decoded(path: Path, names: list[str]) -> NDArray[np.uint8]:
 def measure(given: Problem, way: str, device: str, epochs: int) -> Numbers:
     """Merge once, and compare with the truth."""
     X = given.vectors if way == "vectors" else given.images
-    settings = Settings("mlp" if way == "vectors" else way, device=device, epochs=epochs)
+    settings = Settings(
+        "mlp" if way == "vectors" else way, device=device, training=TrainConfig(epochs=epochs)
+    )
     start, processor = time.perf_counter(), time.process_time()
     merged = merge_overclustering(X, given.clusters, MergeOptions(), settings, random_state=0)
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
@@ -178,7 +181,7 @@ def _machine(device: str) -> Numbers:
 
 def name_of(case: Case, way: str, device: str, half: str, epochs: int) -> str:
     """What the numbers of a case are kept under."""
-    limit = "" if epochs == Settings.epochs else f"-{epochs}-epochs"
+    limit = "" if epochs == TrainConfig.epochs else f"-{epochs}-epochs"
     return f"{half}/{case.data}-{case.n_categories}-{case.cut}-{case.seed}-{way}-{device}{limit}"
 
 
@@ -209,7 +212,7 @@ def rows(half: str) -> Iterator[tuple[Any, ...]]:
     for case in CASES:
         for device in ("cpu", "cuda"):
             for way in WAYS:
-                found = done.get(name_of(case, way, device, half, Settings.epochs))
+                found = done.get(name_of(case, way, device, half, TrainConfig.epochs))
                 if found is None:
                     continue
                 left = f"{found['auto_clusters']} of {found['true_clusters']}"
@@ -224,7 +227,7 @@ def rows(half: str) -> Iterator[tuple[Any, ...]]:
 
 
 HEADER = (
-    "pictures", "purity", "network", "on", "right merges", "A", "ARI, told the number",
+    "pictures", "purity", "network", "on", "right merges", "A", "ARI, number given",
     "clusters left by *auto*", "its ARI", "seconds", "processor seconds",
 )  # fmt: skip
 
@@ -235,7 +238,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=["convnet", "vectors"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--half", choices=("chosen", "reported"), default="reported")
-    parser.add_argument("--epochs", type=int, default=Settings.epochs)
+    parser.add_argument("--epochs", type=int, default=TrainConfig.epochs)
     parser.add_argument("--only", nargs="+", choices=TITLES, default=list(TITLES))
     parser.add_argument("--first", type=int, help="only so many of the cases")
     parser.add_argument("--write", action="store_true", help="put the table into the page")

@@ -11,8 +11,13 @@ import torch
 
 from benchmarks.common import print_table
 from unsplit.devices import choose_device
-from unsplit.pairwise.confusions import count_confusions
-from unsplit.pairwise.divergences import directed_means, hit, inner_products, p_values
+from unsplit.pairwise.divergences import (
+    count_confusions,
+    directed_means,
+    hit,
+    inner_products,
+    p_values,
+)
 from unsplit.pairwise.scores import HeldoutScores
 
 WIDTH = 256

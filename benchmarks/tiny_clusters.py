@@ -38,8 +38,8 @@ LEARNED = ("trained", "memorised", "untrained")
 PATHS: dict[str, Callable[[Any, NeighbourGraph, int], MergeTree]] = {
     "auto, graph": lambda result, graph, _: merge(result, neighbours=graph),
     "auto": lambda result, graph, _: merge(result),
-    "number told, graph": lambda result, graph, n: merge(result, neighbours=graph, n_clusters=n),
-    "number told": lambda result, graph, n: merge(result, n_clusters=n),
+    "number given, graph": lambda result, graph, n: merge(result, neighbours=graph, n_clusters=n),
+    "number given": lambda result, graph, n: merge(result, n_clusters=n),
 }
 
 

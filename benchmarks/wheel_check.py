@@ -55,7 +55,7 @@ command("distances", "cells.parquet", "--labels", "cluster", "--out", "compared"
     "figures": """
 np.save("data.npy", X)
 np.save("labels.npy", labels)
-command("merge", "data.npy", "--labels", "labels.npy", "--out", "out", "--figures")
+command("merge", "data.npy", "--labels", "labels.npy", "--out", "out", "--also", "figures")
 names = {path.name for path in Path("out").glob("*.png")}
 assert names == {"dendrogram.png", "distances.png", "merge_curve.png"}, names
 """,
@@ -98,7 +98,7 @@ traces, spikes = recording.get_traces(), sorting.to_spike_vector()
 spikes = spikes[(spikes["sample_index"] > 30) & (spikes["sample_index"] < len(traces) - 30)]
 waves = np.stack([traces[t - 20 : t + 30].ravel() for t in spikes["sample_index"]])
 halves = 2 * spikes["unit_index"] + np.arange(len(spikes)) % 2
-merged = unsplit.ClusterMerger(n_clusters=3, cv=2, epochs=10, random_state=0)
+merged = unsplit.ClusterMerger(n_clusters=3, cv=2, random_state=0)
 merged.fit(waves.astype(np.float32), initial_labels=halves)
 print(merged.tree_)
 assert merged.tree_.groups.tolist() == [0, 0, 1, 1, 2, 2], merged.tree_.groups

@@ -29,7 +29,7 @@ def mean_accuracy(pipeline: Pipeline, X: Any, y: Any = None) -> float:
 
 def search(X: Any, labels: Any, epochs: int = 30) -> GridSearchCV:
     """Try all settings of the grid on the same over-clustering."""
-    merger = unsplit.ClusterMerger(epochs=epochs, random_state=0)
+    merger = unsplit.ClusterMerger(training=unsplit.TrainConfig(epochs=epochs), random_state=0)
     pipeline = Pipeline([("reduce", PCA(random_state=0)), ("merge", merger)])
     # One "split" with all rows: ClusterMerger holds observations out by itself.
     everything = np.arange(len(X))

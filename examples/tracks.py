@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
         backbone=lambda: small_network(frames.shape[3]),  # a new network from the seed
         cv=2 if chosen.quick else 3,
         # Frames of a track look alike, so long training would memorise the still images.
-        epochs=6 if chosen.quick else 30,
+        training=unsplit.TrainConfig(epochs=6 if chosen.quick else 30),
         random_state=chosen.seed,
     ).fit(frames, initial_labels=data.track, groups=blocks(data.track))
     seconds = time.perf_counter() - start

@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import unsplit
+from benchmarks.common import as_options
 from unsplit.metrics import majority_categories, quality
 
 DIVERGENCES = ("tv", "lecam", "js", "hellinger", "overlap", "auc")
 
 # One split and hard accuracy.
-PAPER: dict[str, Any] = {"holdout": 0.2, "loss": "pairwise"}
+PAPER: dict[str, Any] = {"cv": 0.2, "loss": "pairwise"}
 
 
 def estimator(name: str, epochs: int) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def measured(
     X: Any, labels: NDArray[Any], categories: NDArray[Any], **choices: Any
 ) -> dict[str, Any]:
     """1 − Q for every divergence, and A."""
-    result = unsplit.pairwise_tvd(X, labels, **choices)
+    result = unsplit.pairwise_tvd(X, labels, **as_options(**choices))
     majority = majority_categories(labels, categories)
     return {
         "k": result.n_clusters,

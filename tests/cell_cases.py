@@ -5,12 +5,12 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from unsplit import datasets
+from unsplit import TrainConfig, datasets
 
 # Two pairs of clusters that are one each.  Settings that are quick, not good.
 X, LABELS = datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 40, random_state=0)
 NAMES = np.array(["10", "2", "3", "4"], object)[LABELS]
-QUICK = {"epochs": 3, "cv": 2, "device": "cpu"}
+QUICK = {"training": TrainConfig(epochs=3), "cv": 2, "device": "cpu"}
 
 
 def small(names=NAMES, **columns):

@@ -21,7 +21,7 @@ import torch.distributed as dist
 import unsplit
 from unsplit.cli import main
 from unsplit.networks.training import checkpoint
-from unsplit.networks.training.checkpoint import TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.api import Settings
 
 
@@ -47,7 +47,7 @@ def run(case, rank, port):
     if "kill" in case:
         checkpoint.EVERY = checkpoint.AT_MOST_ONE_IN = 0
         victim, left = case["kill"]
-        due = TrainingFile.due
+        due = Checkpoint.due
 
         def counted(self):
             nonlocal left
@@ -56,7 +56,7 @@ def run(case, rank, port):
                 os.kill(os.getpid(), signal.SIGKILL)
             return due(self)
 
-        TrainingFile.due = counted
+        Checkpoint.due = counted
     if "starve" in case and case["starve"][0] == rank:
         starve(case["starve"][1])
     main(case["typed"], prog_name="unsplit")
@@ -115,10 +115,11 @@ def codes(case):
 
 def load_everything():
     """Do once what loads modules, so that no child has to."""
-    for name in ("merge", "distances"):
-        importlib.import_module(f"unsplit.cli.{name}")
+    importlib.import_module("unsplit.cli.merge")
     X = np.random.default_rng(0).standard_normal((20, 2))
-    unsplit.ClusterMerger(epochs=1, cv=2, device="cpu").fit(X, initial_labels=np.arange(20) % 2)
+    unsplit.ClusterMerger(training=unsplit.TrainConfig(epochs=1), cv=2, device="cpu").fit(
+        X, initial_labels=np.arange(20) % 2
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from torch import nn
 
+from benchmarks.common import as_options
 from unsplit import InputError, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.selection import select
@@ -58,7 +59,9 @@ def layer(width, *more):
 
 
 def quick(candidates, X, labels, **settings):
-    return select(X, labels, candidates, **{"random_state": 0, "device": "cpu"} | settings)
+    return select(
+        X, labels, candidates, **{"random_state": 0, "device": "cpu"} | as_options(**settings)
+    )
 
 
 def refused(backbone):

@@ -44,7 +44,12 @@ def test_a_file_is_read_and_the_estimator_takes_it(tmp_path):
     path = tmp_path / "answers.json"
     path.write_text(json.dumps(content(("different", ["0"], ["1"]))), encoding="utf-8")
     X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 40, random_state=0)
-    settings = {"epochs": 2, "cv": 2, "random_state": 0, "device": "cpu"}
+    settings = {
+        "training": unsplit.TrainConfig(epochs=2),
+        "cv": 2,
+        "random_state": 0,
+        "device": "cpu",
+    }
     merger = unsplit.ClusterMerger(constraints=path, **settings).fit(X, initial_labels=labels)
     assert merger.tree_.groups[0] != merger.tree_.groups[1]
 

@@ -8,9 +8,10 @@ import scipy.sparse
 import torch
 from torch import nn
 
+from benchmarks.common import as_options
 from tests.any_data_cases import Items, mapped
 from tests.checks import about, exactly
-from unsplit import InputError, pairwise_tvd
+from unsplit import InputError, TrainConfig, pairwise_tvd
 from unsplit.data.rows.sequences import Ragged
 from unsplit.networks.backbones import PointNet2, ResNet1d
 from unsplit.pairwise.api import Settings, fit
@@ -105,7 +106,9 @@ KINDS = {
 
 def quick(X, labels=LABELS, **settings):
     return pairwise_tvd(
-        X, labels, **{"epochs": 1, "cv": 2, "random_state": 0, "device": "cpu"} | settings
+        X,
+        labels,
+        **as_options(**{"epochs": 1, "cv": 2, "random_state": 0, "device": "cpu"} | settings),
     )
 
 
@@ -122,7 +125,7 @@ def of_some(X, index):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_data_gives_distances_and_takes_new_observations(kind):
     X, backbone = KINDS[kind]
-    settings = Settings(backbone, cv=2, epochs=1, device="cpu")
+    settings = Settings(backbone, cv=2, training=TrainConfig(epochs=1), device="cpu")
     fitted = fit(X, LABELS, settings, random_state=0)
     result = fitted.result
     assert result.sizes.tolist() == [N, N, N]
@@ -196,7 +199,9 @@ def test_layouts_and_arrays_and_datasets_give_the_same():
     for X in (last, np.ascontiguousarray(last), torch.from_numpy(colours)):
         assert np.array_equal(quick(X, backbone=network).scores.features, expected)
     with_keys = Items(colour_items())
-    from_arrays = fit(colours, LABELS, Settings(network, cv=2, epochs=1, device="cpu"), 0)
+    from_arrays = fit(
+        colours, LABELS, Settings(network, cv=2, training=TrainConfig(epochs=1), device="cpu"), 0
+    )
     with_keys.keys = from_arrays.rows.keys
     streamed = quick(with_keys, backbone=network).scores.features
     np.testing.assert_allclose(streamed, expected, rtol=1e-4, atol=1e-5)
@@ -209,14 +214,14 @@ AUTO = {"images": 256, "points": 512, "sequences": 256, "ragged": 256, "sound": 
 @pytest.mark.parametrize("kind", AUTO)
 def test_auto_finds_a_network(kind):
     X, labels = of_some(KINDS[kind][0], np.arange(12)), np.repeat([0, 1], 6)
-    result = quick(X, labels, holdout=0.2)
+    result = quick(X, labels, cv=0.2)
     assert result.scores.features.shape == (2, AUTO[kind])
     assert np.isfinite(result.scores.dense()).all()
 
 
 def test_one_network_for_a_split_and_several_for_folds():
     X, backbone = KINDS["images"]
-    assert quick(X, backbone=backbone, holdout=0.2).n_heldout.tolist() == [2, 2, 2]
+    assert quick(X, backbone=backbone, cv=0.2).n_heldout.tolist() == [2, 2, 2]
     assert quick(X, backbone=backbone, cv=3).n_heldout.tolist() == [N, N, N]
 
 
@@ -305,7 +310,12 @@ def test_bad_data_and_networks_get_one_sentence(case):
 
 
 def test_new_observations_must_be_like_those_fitted():
-    fitted = fit(grey_images(), LABELS, Settings(SmallConvolution, cv=2, epochs=1, device="cpu"), 0)
+    fitted = fit(
+        grey_images(),
+        LABELS,
+        Settings(SmallConvolution, cv=2, training=TrainConfig(epochs=1), device="cpu"),
+        0,
+    )
     sentence = "X has observations of shape (1, 5, 6), but … trained on … (1, 6, 6); …"
     with pytest.raises(InputError, match=about(sentence)):
         fitted.scorer.log_posterior(grey_images()[:, 1:])

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.special import expit, logsumexp
 
+from benchmarks.common import as_options
 from tests import reference
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
-from unsplit import ClusterMerger, InputError, PairwiseTVD, merge, pairwise_tvd, read
+from unsplit import ClusterMerger, InputError, PairwiseTVD, TrainConfig, merge, pairwise_tvd, read
 from unsplit.data.labels import Subclusters
 from unsplit.errors import BatchWarning, PartitionWarning
 from unsplit.estimator import merge_overclustering
@@ -43,7 +44,7 @@ def confounded(n=120, rare=20, shift=3.0, gaps=GAPS, seed=0):
 
 def quick(X, labels, batch=None, **settings):
     settings = {"epochs": 3, "random_state": 0, "device": "cpu"} | settings
-    return pairwise_tvd(X, labels, batch=batch, **settings)
+    return pairwise_tvd(X, labels, batch=batch, **as_options(**settings))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ def test_auto_merges_within_batches_what_a_test_keeps_apart_without(estimates):
     X, labels, batch = confounded()
     with pytest.warns(PartitionWarning):
         assert merge(estimates[0], alpha=0.05).n_clusters == 3
-    merger = ClusterMerger(epochs=12, random_state=0, device="cpu")
+    merger = ClusterMerger(training=TrainConfig(epochs=12), random_state=0, device="cpu")
     found = merger.fit_predict(X, initial_labels=labels, batch=batch)
     assert merger.tree_.groups.tolist() == [0, 0, 1]
     assert np.array_equal(found, [0, 0, 1] @ (labels == np.arange(3)[:, None]))
@@ -100,7 +101,10 @@ def test_auto_merges_within_batches_what_a_test_keeps_apart_without(estimates):
 
 def test_neighbours_are_looked_for_within_batches():
     X, labels, batch = confounded(n=30, gaps=[0, 5, 10], shift=0.0)
-    merge_options, choices = MergeOptions(), Settings(cv=2, epochs=3, device="cpu")
+    merge_options, choices = (
+        MergeOptions(),
+        Settings(cv=2, training=TrainConfig(epochs=3), device="cpu"),
+    )
     graph = merge_overclustering(X, labels, merge_options, choices, 0, batch=batch).neighbours
     left, right = graph.adjacency.nonzero()
     assert np.array_equal(np.sort(graph.batches), np.sort(batch))
@@ -111,7 +115,7 @@ def test_neighbours_are_looked_for_within_batches():
 
 def test_merging_knows_batches():
     X, labels, batch = confounded(n=60, gaps=[0, 0, 6])
-    merger = ClusterMerger(cv=2, epochs=10, random_state=0, device="cpu")
+    merger = ClusterMerger(cv=2, training=TrainConfig(epochs=10), random_state=0, device="cpu")
     merger.fit(X, initial_labels=labels, batch=batch)
     assert merger.tree_.groups.tolist() == [0, 0, 1]
 
@@ -215,8 +219,8 @@ def test_variance_grows_with_networks_not_with_batches(n_folds):
     assert p == pytest.approx(torch.special.ndtr(torch.tensor(-z, dtype=torch.float64)).item())
 
 
-@pytest.mark.parametrize("holdout", [None, 0.4])
-def test_under_one_distribution_p_values_are_not_small(holdout):
+@pytest.mark.parametrize("cv", ["auto", 0.4])
+def test_under_one_distribution_p_values_are_not_small(cv):
     # Clusters and batches that have nothing to do with the features: 84 pairs that are the same.
     p = []
     for seed in range(4):
@@ -226,7 +230,7 @@ def test_under_one_distribution_p_values_are_not_small(holdout):
             np.arange(280) % 7,
             rng.integers(3, size=280),
         )
-        p += quick(X, labels, batch, holdout=holdout).p_value[np.triu_indices(7, 1)].tolist()
+        p += quick(X, labels, batch, cv=cv).p_value[np.triu_indices(7, 1)].tolist()
     assert np.mean(np.array(p) < 0.05) < 0.12
     assert 0.35 < np.mean(p) < 0.65
 
@@ -458,7 +462,9 @@ def table(tmp_path, monkeypatch):
 
 def test_a_batch_is_a_column_or_a_file(table):
     X, labels, batch = table
-    expected = pairwise_tvd(X, labels, batch=batch, cv=2, epochs=3, device="cpu", random_state=3)
+    expected = pairwise_tvd(
+        X, labels, batch=batch, cv=2, training=TrainConfig(epochs=3), device="cpu", random_state=3
+    )
     for data, column in (("data.csv", "donor"), ("data.npz", "donors.csv")):
         where = (data, "--labels", "cluster", "--batch", column, "--out", "out", "--seed", 3)
         succeeds(unsplit("distances", *where, *QUICK))

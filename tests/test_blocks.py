@@ -39,7 +39,7 @@ def test_distances_without_scores_are_written_from_memory(estimate, tmp_path):
 def test_batches_and_single_observations(tmp_path):
     X, labels = unsplit.datasets.gaussians(CENTRES, 20, random_state=0)
     batch = np.arange(len(X)) % 2
-    fast = {"cv": 2, "epochs": 2, "random_state": 0, "device": "cpu"}
+    fast = {"cv": 2, "training": unsplit.TrainConfig(epochs=2), "random_state": 0, "device": "cpu"}
     result = unsplit.pairwise_tvd(X, labels, batch=batch, **fast)
     write_tvd(tmp_path / "tvd.npy", result)
     np.testing.assert_allclose(np.load(tmp_path / "tvd.npy"), result.tvd, atol=1e-6)
@@ -55,7 +55,7 @@ def test_the_command_writes_the_matrix(tmp_path):
     np.savez(tmp_path / "x.npz", X=X, cluster=labels)
     out = tmp_path / "out"
     given = ["distances", str(tmp_path / "x.npz"), "--labels", "cluster", "--out", str(out)]
-    done = CliRunner().invoke(main, [*given, "--matrix", "--epochs", "2", "--cv", "2"])
+    done = CliRunner().invoke(main, [*given, "--also", "matrix", "--epochs", "2", "--cv", "2"])
     assert done.exit_code == 0, done.output
     loaded = unsplit.PairwiseTVD.load(out / "distances.npz")
     np.testing.assert_allclose(np.load(out / "tvd.npy"), loaded.tvd, atol=1e-6)

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, logsumexp
 
 from tests.merging_cases import gaussian_estimate
-from unsplit import datasets, pairwise_tvd
+from unsplit import TrainConfig, datasets, pairwise_tvd
 from unsplit.pairwise import heldout_scores
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import best_factor, scaled
@@ -77,7 +77,7 @@ def test_a_part_of_many_observations_says_as_much(monkeypatch):
 
 def test_estimates_are_calibrated_and_say_by_how_much():
     X, labels = datasets.gaussians([[0, 0], [1, 0], [0, 1]], 80)
-    result = pairwise_tvd(X, labels, random_state=0, epochs=5, device="cpu")
+    result = pairwise_tvd(X, labels, random_state=0, training=TrainConfig(epochs=5), device="cpu")
     assert result.temperature != 1
     # What is left to correct is nothing.
     assert best_factor(result.scores) == pytest.approx(1.0, abs=0.02)
@@ -85,7 +85,9 @@ def test_estimates_are_calibrated_and_say_by_how_much():
 
 def test_new_observations_are_scored_as_surely_as_those_that_were_held_out():
     X, labels = datasets.gaussians([[0, 0], [1, 0], [0, 1]], 80)
-    fitted = fit(X, labels, Settings(cv=2, epochs=5, device="cpu"), random_state=0)
+    fitted = fit(
+        X, labels, Settings(cv=2, training=TrainConfig(epochs=5), device="cpu"), random_state=0
+    )
     factor = 1 / fitted.result.temperature
     assert factor != 1
     first = replace(fitted.scorer, networks=fitted.networks[:1])

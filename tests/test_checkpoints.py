@@ -19,7 +19,7 @@ from tests.cli_cases import unsplit as command
 from unsplit.data.array_files import load_arrays, save_arrays, saved_meta
 from unsplit.errors import CheckpointWarning, InputError
 from unsplit.networks.training import checkpoint as checkpoints
-from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [3, 0], [9, 0]], 60, random_state=0)
 
@@ -37,7 +37,7 @@ def at_every_step(monkeypatch):
 
 def stop_after(monkeypatch, n_saved, before=False):
     """Stop a run when so many checkpoints were written, or just before the last of them."""
-    save, count = TrainingFile.save, iter(range(1, 10**6))
+    save, count = Checkpoint.save, iter(range(1, 10**6))
 
     def save_and_stop(self, state):
         last = next(count) == n_saved
@@ -46,7 +46,7 @@ def stop_after(monkeypatch, n_saved, before=False):
         if last:
             raise Stopped
 
-    monkeypatch.setattr(TrainingFile, "save", save_and_stop)
+    monkeypatch.setattr(Checkpoint, "save", save_and_stop)
 
 
 def same(one, other):
@@ -65,10 +65,10 @@ def noisy():
 
 
 CASES = {
-    "stacked": {"epochs": 2, "cv": 2},
-    "one by one": {"epochs": 2, "training": unsplit.TrainConfig(batch_folds=False), "cv": 2},
-    "of the user": {"epochs": 2, "backbone": noisy(), "cv": 2},
-    "holdout": {"epochs": 2, "holdout": 0.3},
+    "stacked": {"training": unsplit.TrainConfig(epochs=2), "cv": 2},
+    "one by one": {"training": unsplit.TrainConfig(epochs=2, batch_folds=False), "cv": 2},
+    "of the user": {"training": unsplit.TrainConfig(epochs=2), "backbone": noisy(), "cv": 2},
+    "cv": {"training": unsplit.TrainConfig(epochs=2), "cv": 0.3},
 }
 
 
@@ -88,15 +88,27 @@ def test_training_continues_to_the_same_bits(case, at_every_step, monkeypatch, t
 
 
 def test_a_checkpoint_changes_nothing(at_every_step, tmp_path):
-    plain = unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=3)
+    plain = unsplit.pairwise_tvd(
+        X, LABELS, training=unsplit.TrainConfig(epochs=2), cv=2, random_state=3
+    )
     same(
-        unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=3, checkpoint=tmp_path), plain
+        unsplit.pairwise_tvd(
+            X,
+            LABELS,
+            training=unsplit.TrainConfig(epochs=2),
+            cv=2,
+            random_state=3,
+            checkpoint=tmp_path,
+        ),
+        plain,
     )
 
 
 def test_short_runs_write_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(TrainingFile, "save", lambda *_: pytest.fail("written"))
-    unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path / "kept")
+    monkeypatch.setattr(Checkpoint, "save", lambda *_: pytest.fail("written"))
+    unsplit.pairwise_tvd(
+        X, LABELS, training=unsplit.TrainConfig(epochs=1), checkpoint=tmp_path / "kept"
+    )
     assert not (tmp_path / "kept").exists()
 
 
@@ -104,7 +116,7 @@ def test_a_whole_merge_continues_from_its_checkpoint(at_every_step, monkeypatch,
     rng = np.random.default_rng(0)
     points = rng.normal(size=(240, 2))
     labels = (points[:, 0] > 0) * 1 + (points[:, 1] > 0) * 2
-    settings = {"epochs": 2, "cv": 2, "random_state": 1}
+    settings = {"training": unsplit.TrainConfig(epochs=2), "cv": 2, "random_state": 1}
 
     def merged(**more):
         return unsplit.ClusterMerger(**settings, **more).fit(points, initial_labels=labels)
@@ -126,28 +138,62 @@ def test_without_a_seed_the_drawn_one_is_kept(at_every_step, monkeypatch, tmp_pa
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         with pytest.raises(Stopped):
-            unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, checkpoint=tmp_path)
+            unsplit.pairwise_tvd(
+                X, LABELS, training=unsplit.TrainConfig(epochs=2), cv=2, checkpoint=tmp_path
+            )
     seed = Checkpoint(tmp_path).seed()
-    again = unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, checkpoint=tmp_path)
-    same(again, unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=seed))
+    again = unsplit.pairwise_tvd(
+        X, LABELS, training=unsplit.TrainConfig(epochs=2), cv=2, checkpoint=tmp_path
+    )
+    same(
+        again,
+        unsplit.pairwise_tvd(
+            X, LABELS, training=unsplit.TrainConfig(epochs=2), cv=2, random_state=seed
+        ),
+    )
 
 
 def test_generators_as_random_state_are_continued_too(at_every_step, monkeypatch, tmp_path):
-    whole = unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=np.random.default_rng(5))
+    whole = unsplit.pairwise_tvd(
+        X,
+        LABELS,
+        training=unsplit.TrainConfig(epochs=2),
+        cv=2,
+        random_state=np.random.default_rng(5),
+    )
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         rng = np.random.default_rng(5)
         with pytest.raises(Stopped):
-            unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=rng, checkpoint=tmp_path)
+            unsplit.pairwise_tvd(
+                X,
+                LABELS,
+                training=unsplit.TrainConfig(epochs=2),
+                cv=2,
+                random_state=rng,
+                checkpoint=tmp_path,
+            )
     rng = np.random.default_rng(5)
     same(
-        unsplit.pairwise_tvd(X, LABELS, epochs=2, cv=2, random_state=rng, checkpoint=tmp_path),
+        unsplit.pairwise_tvd(
+            X,
+            LABELS,
+            training=unsplit.TrainConfig(epochs=2),
+            cv=2,
+            random_state=rng,
+            checkpoint=tmp_path,
+        ),
         whole,
     )
 
 
 def test_another_run_is_never_continued(at_every_step, monkeypatch, tmp_path):
-    settings = {"epochs": 2, "cv": 2, "random_state": 0, "checkpoint": tmp_path}
+    settings = {
+        "training": unsplit.TrainConfig(epochs=2),
+        "cv": 2,
+        "random_state": 0,
+        "checkpoint": tmp_path,
+    }
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         with pytest.raises(Stopped):
@@ -156,7 +202,7 @@ def test_another_run_is_never_continued(at_every_step, monkeypatch, tmp_path):
     others = {
         "data": ((X + 1, LABELS), {}),
         "labels": ((X, np.roll(LABELS, 7)), {}),  # the same clusters by other names would do
-        "settings": ((X, LABELS), {"epochs": 3}),
+        "settings": ((X, LABELS), {"training": unsplit.TrainConfig(epochs=3)}),
         "seed": ((X, LABELS), {"random_state": 1}),
     }
     for named, (data, changed) in others.items():
@@ -164,13 +210,22 @@ def test_another_run_is_never_continued(at_every_step, monkeypatch, tmp_path):
             unsplit.pairwise_tvd(*data, **settings | changed)
         assert str(tmp_path / "training.npz") in str(e.value)
         assert snapshot(tmp_path) == before
-    for changed in ({"backbone": "single-layer"}, {"loss": "pairwise"}, {"cv": 3}):
+    for changed in (
+        {"backbone": "single-layer"},
+        {"training": unsplit.TrainConfig(loss="pairwise")},
+        {"cv": 3},
+    ):
         with pytest.raises(InputError, match="a run with different settings"):
             unsplit.pairwise_tvd(X, LABELS, **settings | changed)
 
 
 def test_a_damaged_file_is_refused_in_one_sentence(at_every_step, monkeypatch, tmp_path):
-    settings = {"epochs": 2, "cv": 2, "random_state": 0, "checkpoint": tmp_path}
+    settings = {
+        "training": unsplit.TrainConfig(epochs=2),
+        "cv": 2,
+        "random_state": 0,
+        "checkpoint": tmp_path,
+    }
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
         with pytest.raises(Stopped):
@@ -203,12 +258,17 @@ def test_a_damaged_file_is_refused_in_one_sentence(at_every_step, monkeypatch, t
 
 
 def test_a_state_of_other_networks_is_refused(at_every_step, monkeypatch, tmp_path):
-    settings = {"epochs": 2, "cv": 2, "random_state": 0, "checkpoint": tmp_path}
+    settings = {
+        "training": unsplit.TrainConfig(epochs=2),
+        "cv": 2,
+        "random_state": 0,
+        "checkpoint": tmp_path,
+    }
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
         with pytest.raises(Stopped):
             unsplit.pairwise_tvd(X, LABELS, **settings)
-    file = TrainingFile(tmp_path / "training.npz", 0)
+    file = Checkpoint(tmp_path)
     file.identity = saved_meta(file.path)["identity"]
     whole = file.load()
     for name in ("networks", "stopping", "epoch", "generators"):
@@ -228,12 +288,14 @@ def test_a_full_disk_does_not_stop_a_run(at_every_step, monkeypatch, tmp_path):
 
     monkeypatch.setattr(checkpoints, "save_arrays", full)
     with pytest.warns(CheckpointWarning, match=r"no space left on device\); the run goes on"):
-        unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path / "kept")
+        unsplit.pairwise_tvd(
+            X, LABELS, training=unsplit.TrainConfig(epochs=1), checkpoint=tmp_path / "kept"
+        )
 
 
 def test_what_else_is_in_the_folder_stays(at_every_step, tmp_path):
     (tmp_path / "model.npz").write_text("mine")
-    unsplit.pairwise_tvd(X, LABELS, epochs=1, checkpoint=tmp_path)
+    unsplit.pairwise_tvd(X, LABELS, training=unsplit.TrainConfig(epochs=1), checkpoint=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
 
 
@@ -245,7 +307,7 @@ def test_a_checkpoint_must_be_a_folder(tmp_path):
 
 def test_writing_takes_a_small_part_of_the_time(tmp_path):
     now = [0.0]
-    file = TrainingFile(tmp_path / "a.npz", None, clock=lambda: now[0])
+    file = Checkpoint(tmp_path, clock=lambda: now[0])
     assert not file.due()
     now[0] = checkpoints.EVERY
     assert file.due()
@@ -276,7 +338,8 @@ def test_states_come_back_as_they_were(tmp_path):
         torch.tensor(1.5, dtype=torch.bfloat16),
     ]
     state = {"t": tensors, "a": {"b": [1, 2.5, None]}, "nan": float("inf"), "array": np.eye(2)}
-    file = TrainingFile(tmp_path / "training.npz", 3)
+    file = Checkpoint(tmp_path)
+    file.seeded(3)
     file.save(state)
     found = file.load()
     for one, other in zip(found["t"], tensors, strict=True):
@@ -292,7 +355,7 @@ def test_states_come_back_as_they_were(tmp_path):
 @pytest.mark.parametrize("place", [{}, {"kind": "array"}, {"kind": "torch.float32"}])
 @pytest.mark.parametrize("number", ["9", "../0", 0, [], None])
 def test_a_state_that_names_no_array_is_refused(tmp_path, number, place):
-    file = TrainingFile(tmp_path / "training.npz", 3)
+    file = Checkpoint(tmp_path)
     plain = {"weights": {checkpoints.NUMBER: number, **place}}
     content = {"identity": {}, "seed": 3, "training": plain}
     save_arrays(file.path, checkpoints.FORMAT, content, {"0": np.eye(2)})
@@ -312,7 +375,7 @@ def test_a_checkpoint_with_a_link_is_refused(tmp_path, name):
 
 def test_what_a_killed_run_left_is_removed_with_the_checkpoint(tmp_path):
     kept = Checkpoint(tmp_path / "kept")
-    kept.training("training").save({"step": 1})
+    kept.save({"step": 1})
     (tmp_path / "kept" / ".unsplit-01234567.training.npz").write_text("half")
     kept.remove()
     assert not (tmp_path / "kept").exists()
@@ -383,26 +446,25 @@ def test_a_killed_command_continues_when_it_is_typed_again(at, again):
 @pytest.mark.usefixtures("folder_with_data", "at_every_step")
 def test_ctrl_c_in_training_says_what_is_kept(monkeypatch):
     typed = ("distances", "data.csv", "--labels", "cluster", "--out", "out", *QUICK)
-    where = ("--checkpoint", "kept")
-    save = TrainingFile.save
+    save = Checkpoint.save
 
     def save_and_stop(self, state):
         save(self, state)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingFile, "save", save_and_stop)
-        result = command(*typed, *where)
+        patch.setattr(Checkpoint, "save", save_and_stop)
+        result = command(*typed)
     assert result.exit_code == 130
-    line = " ".join(["unsplit", *typed, *where])
+    line = " ".join(["unsplit", *typed])
     assert result.stderr == (
-        "unsplit: interrupted while training; kept keeps what was done so far, and out was not "
-        f"made; to go on: {line}\n"
+        "unsplit: interrupted while training; out.checkpoint keeps what was done so far, and out "
+        f"was not made; to go on: {line}\n"
     )
-    seed = Checkpoint("kept").seed()
-    told = command(*typed, *where, "--json")
+    seed = Checkpoint("out.checkpoint").seed()
+    told = command(*typed, "--json")
     succeeds(told)
     events = [json.loads(line) for line in told.stderr.splitlines()]
     assert {"event": "resumed", "phase": "training", "epochs": 0} in events
     assert json.loads(told.stdout)["seed"] == seed
-    assert not Path("kept").exists()
+    assert not Path("out.checkpoint").exists()

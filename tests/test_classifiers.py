@@ -209,23 +209,22 @@ def test_batches_and_sparse_rows(four):
 
 def test_candidates_of_select(four):
     X, y = four
-    found = unsplit.select(X, y, ["lda", GaussianNB(), "mlp"], epochs=3, **QUICK)
+    found = unsplit.select(
+        X, y, ["lda", GaussianNB(), "mlp"], training=unsplit.TrainConfig(epochs=3), **QUICK
+    )
     assert {trial.name for trial in found.trials} == {"lda", "GaussianNB", "mlp"}
     epochs = {trial.name: trial.epochs for trial in found.trials}
     assert (epochs["lda"], epochs["GaussianNB"]) == (1, 1)
-    pairwise_tvd(X, y, **found.settings, epochs=2, cv=2, **QUICK)
+    pairwise_tvd(X, y, **found.settings, cv=2, **QUICK)
 
 
 def test_on_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_data()
-    options = ("--backbone", "lda", "--select")
+    options = ("--backbone", "select")
     succeeds(merge(*options))
-    assert read_json("out/result.json")["settings"]["backbone"] in ("lda", "mlp", "single-layer")
-    assert sorted(read_csv("out/candidates.csv")["candidate"]) == ["lda", "mlp", "single-layer"]
-    refused = merge("--backbone", "best", "--select", out="other")
-    assert refused.exit_code == 2
-    assert 'backbone "best" is itself a choice' in refused.stderr
+    assert read_json("out/result.json")["settings"]["backbone"] in ("auto", "single-layer")
+    assert len(read_csv("out/candidates.csv")["candidate"]) == 5
 
 
 # --- the best ----------
@@ -280,8 +279,10 @@ def untrained(rows, fold):
 def test_best_is_closer_than_the_network_where_few_features_differ():
     name = "Gaussians, 2 of 50 features"
     (X, y), exact = next(family[1:] for family in families(30, 0) if family[0] == name)
-    merger = ClusterMerger(backbone="best", epochs=5, **QUICK).fit(X, initial_labels=y)
-    plain = pairwise_tvd(X, y, epochs=5, **QUICK)
+    merger = ClusterMerger(backbone="best", training=unsplit.TrainConfig(epochs=5), **QUICK).fit(
+        X, initial_labels=y
+    )
+    plain = pairwise_tvd(X, y, training=unsplit.TrainConfig(epochs=5), **QUICK)
     upper = np.triu_indices(len(exact), 1)
     error, other = (np.abs(tvd - exact)[upper].mean() for tvd in (merger.tvd_, plain.tvd))
     assert error < other - 0.1
@@ -310,13 +311,21 @@ REFUSED = {
         "LinearRegression().",
     ),
     "options of networks": (
-        {"backbone": "lda", "training": unsplit.TrainConfig()},
+        {"backbone": "lda", "training": unsplit.TrainConfig(patience=3)},
         None,
-        "training is for networks, and backbone 'lda' is none, or chooses among several; leave "
-        'training out, or name a network such as "mlp".',
+        "patience is for networks, and backbone 'lda' is none, or chooses among several; leave "
+        'patience out, or name a network such as "mlp".',
     ),
-    "a loss": ({"backbone": "best", "loss": "pairwise"}, None, "loss is for networks, …"),
-    "changes": ({"backbone": "lda", "augment": torch.nn.Dropout()}, None, "augment is for …"),
+    "a loss": (
+        {"backbone": "best", "training": unsplit.TrainConfig(loss="pairwise")},
+        None,
+        "loss is for networks, …",
+    ),
+    "changes": (
+        {"backbone": "lda", "training": unsplit.TrainConfig(augment=torch.nn.Dropout())},
+        None,
+        "augment is for …",
+    ),
     "what it cannot take": (
         {"backbone": MultinomialNB()},
         None,
@@ -350,7 +359,7 @@ def test_scores_of_another_shape_are_refused():
 
 def test_a_candidate_has_no_settings_of_networks():
     with pytest.raises(InputError, match=about("learning_rate is for networks, …")):
-        Candidate("lda", learning_rate=0.1)
+        Candidate("lda", unsplit.TrainConfig(learning_rate=0.1))
     sentence = 'backbone "best" is itself a choice; name what to choose from.'
     X, y = datasets.gaussians([[0.0], [5.0]], 20)
     with pytest.raises(InputError, match=exactly(sentence)):

@@ -1,5 +1,6 @@
 import builtins
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,6 @@ from tests.cli_cases import (
 )
 from unsplit.cli.summary import of_distances, of_overclustering
 from unsplit.data.readers.observations import read_observations
-from unsplit.pairwise.api import Settings
 
 # Every test works in a folder of its own, with data.csv in it.
 pytestmark = pytest.mark.usefixtures("folder_with_data")
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("folder_with_data")
 def test_scores_are_kept_on_demand():
     where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
     for command in ("distances", "merge"):
-        succeeds(unsplit(command, *where, "--keep-scores"))
+        succeeds(unsplit(command, *where, "--also", "scores"))
         loaded = library.PairwiseTVD.load("out/distances.npz")
         assert library.merge(loaded, n_clusters=2).n_clusters == 2
         assert "distances.scores.npz" in read_json("out/manifest.json")["files"]
@@ -41,7 +41,9 @@ def test_scores_are_kept_on_demand():
 def test_distances_are_those_of_the_library():
     where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
     out = succeeds(unsplit("distances", *where))
-    expected = library.pairwise_tvd(X, LABELS, cv=2, epochs=3, device="cpu", random_state=3)
+    expected = library.pairwise_tvd(
+        X, LABELS, cv=2, training=library.TrainConfig(epochs=3), device="cpu", random_state=3
+    )
     pairs, frame = read_csv("out/pairs.csv"), expected.to_frame()
     assert list(pairs) == list(frame.columns)
     for name, values in pairs.items():
@@ -51,7 +53,9 @@ def test_distances_are_those_of_the_library():
     about = read_json("out/distances.json")
     assert about["seed"] == 3
     assert about["mean_accuracy"] == expected.mean_accuracy
-    assert about["settings"] == vars(Settings(cv=2, epochs=3, device="cpu"))
+    training = asdict(library.TrainConfig(epochs=3))
+    settings = {"backbone": "auto", "cv": 2, "training": training, "device": "cpu"}
+    assert about["settings"] == settings
     assert about["files"] == ["distances.npz", "pairs.csv", "distances.json", "manifest.json"]
     lines = out.splitlines()
     assert lines[0] == "Compared 6 pairs of 4 clusters."
@@ -69,7 +73,11 @@ def test_distances_are_those_of_the_library():
 def test_only_the_closest_pairs_are_printed_and_columns_align():
     points = np.random.default_rng(0).normal(size=(60, 2))
     names = np.repeat(["a", "a very long name of a cluster", "b", "c", "d", "e"], 10)
-    lines = of_distances(library.pairwise_tvd(points, names, cv=2, epochs=1, random_state=0))
+    lines = of_distances(
+        library.pairwise_tvd(
+            points, names, cv=2, training=library.TrainConfig(epochs=1), random_state=0
+        )
+    )
     assert len(lines) == 4 + 8
     assert "15 pairs of 6 clusters" in lines[0]
     assert len({line.index("   ", 2) for line in lines[3:] if "very" in line}) <= 1

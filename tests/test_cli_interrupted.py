@@ -34,21 +34,6 @@ def test_what_is_no_checkpoint_is_refused(content):
     assert Path("out.checkpoint", name).read_text(encoding="utf-8") == content
 
 
-@pytest.mark.parametrize(
-    "name", ["merges.json", "merges.npz", "training.safetensors", "retraining-2.npz"]
-)
-def test_a_checkpoint_of_the_version_before_is_refused(name):
-    Path("out.checkpoint").mkdir()
-    Path("out.checkpoint", name).write_text("{}", encoding="utf-8")
-    result = merge()
-    assert result.exit_code == 2
-    assert result.stderr == (
-        f"unsplit: out.checkpoint/{name} was written by an earlier version of unsplit; use that "
-        "version to go on, or remove out.checkpoint to start again.\n"
-    )
-    assert Path("out.checkpoint", name).exists()
-
-
 # Interrupting
 
 
@@ -59,8 +44,8 @@ def test_an_interrupted_merge_changes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     for command in ("merge", "distances"):
-        patched = "run.merge_overclustering" if command == "merge" else "distances.fit"
-        monkeypatch.setattr(f"unsplit.cli.{patched}", interrupted)
+        patched = "estimator.merge_overclustering" if command == "merge" else "cli.merge.fit"
+        monkeypatch.setattr(f"unsplit.{patched}", interrupted)
         result = unsplit(command, "data.csv", "--labels", "cluster", "--out", "out")
         assert result.exit_code == 130
         assert result.stderr == (
@@ -76,7 +61,7 @@ def test_an_interrupted_merge_changes_nothing(monkeypatch):
 WAITING = """
 import signal, sys, time
 from unsplit.cli import main
-from unsplit.cli.progress import Console
+from unsplit.cli.console import Console
 
 def wait(console, record):
     open(f"{sys.argv[1]}.ready", "w").close()

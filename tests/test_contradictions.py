@@ -14,7 +14,7 @@ from benchmarks.one_and_ten import Run, draw
 from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.task import Problem
 from benchmarks.small_groups import far_apart, forty_pairs, rare_groups, twelve_groups
-from unsplit import ClusterMerger, neighbour_graph
+from unsplit import ClusterMerger, TrainConfig, neighbour_graph
 from unsplit.merging.neighbours.refine import merge_units
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -139,4 +139,4 @@ def test_a_refused_pair_is_judged_again_when_the_limit_has_fallen():
     X = draw(run)
     problem = Problem(run.kind, X, np.zeros(len(X), np.int64))
     labels = OVERCLUSTERINGS["leiden"](problem, 20, run.seed)
-    assert fitted(X, labels, epochs=2, cv=2).n_clusters_ == 1
+    assert fitted(X, labels, training=TrainConfig(epochs=2), cv=2).n_clusters_ == 1

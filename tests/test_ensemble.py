@@ -15,7 +15,7 @@ from unsplit.errors import InputError
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network, recipe_for
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
-from unsplit.networks.training.loop import TrainConfig, train
+from unsplit.networks.training.loop import TrainConfig, Training
 from unsplit.pairwise.folds import crossfit_folds
 from unsplit.pairwise.heldout_scores import heldout_scores
 
@@ -51,7 +51,7 @@ def accuracy(network, rows, y, fold):
 def test_kept_networks_know_the_scale_of_their_own_activations():
     rows, y, folds = problem()
     networks = networks_of(normed, rows, folds)
-    train(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=4)
+    Training(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=4).run()
     for network, fold in zip(networks, folds, strict=True):
         assert not network.training
         norm = network.backbone[-1][1]
@@ -99,7 +99,7 @@ class Frozen(nn.Module):
 def test_frozen_statistics_stay_as_they_are():
     rows, y, folds = problem()
     networks = networks_of(Frozen, rows, folds)
-    train(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=1)
+    Training(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=1).run()
     assert networks[0].backbone[-1].norm.running_mean.tolist() == [5.0, 5.0]
 
 
@@ -121,7 +121,7 @@ def test_other_things_learned_on_the_way_are_kept():
     rows, y, folds = problem()
     networks = networks_of(Counts, rows, folds)
     config = TrainConfig(batch_folds=False)
-    history = train(networks, rows, y, folds, config, np.random.default_rng(0), epochs=2)
+    history = Training(networks, rows, y, folds, config, np.random.default_rng(0), epochs=2).run()
     seen = [int(network.backbone[-1].batches) for network in networks]
     assert seen == [10 * (epoch + 1) for epoch in history.kept_epoch]
 
@@ -179,7 +179,9 @@ def test_what_torch_cannot_batch_trains_alone():
     rows, y, folds = problem()
     networks = networks_of(Odd, rows, folds)
     assert not can_be_stacked(networks, rows)
-    history = train(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=2)
+    history = Training(
+        networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=2
+    ).run()
     assert history.accuracy[-1] > 0.7
 
 

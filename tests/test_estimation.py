@@ -17,6 +17,7 @@ from scipy.stats import norm
 from torch import nn
 
 import unsplit
+from benchmarks.common import as_options
 from tests import reference
 from unsplit import InputError, PairwiseTVD, pairwise_tvd
 from unsplit.datasets import gaussians
@@ -25,7 +26,11 @@ from unsplit.pairwise.scores import DIVERGENCES
 
 
 def quick(X, labels, **settings):
-    return pairwise_tvd(X, labels, **{"epochs": 3, "random_state": 0, "device": "cpu"} | settings)
+    return pairwise_tvd(
+        X,
+        labels,
+        **as_options(**{"epochs": 3, "random_state": 0, "device": "cpu"} | settings),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +69,7 @@ def test_every_observation_is_scored_once(three):
 
 def test_holdout_counts_only_its_share(three):
     X, labels, _ = three
-    result = quick(X, labels, holdout=0.2)
+    result = quick(X, labels, cv=0.2)
     assert result.method == "holdout"
     assert result.n_heldout.tolist() == [20, 20, 20]
     assert result.stderr[0, 1] > three[2].stderr[0, 1]
@@ -157,10 +162,10 @@ def test_all_clusters_of_one_still_give_an_answer_without_evidence():
     assert (result.p_value == 1).all()
 
 
-@pytest.mark.parametrize("holdout", [None, 0.2])
-def test_clusters_of_two_and_three(holdout):
+@pytest.mark.parametrize("cv", ["auto", 0.2])
+def test_clusters_of_two_and_three(cv):
     X, labels = gaussians([[0, 0], [5, 0], [0, 5]], 3)
-    result = quick(X[1:], labels[1:], holdout=holdout)
+    result = quick(X[1:], labels[1:], cv=cv)
     assert np.isfinite(result.tvd).all()
     assert not result.too_small.any()
 
@@ -222,8 +227,8 @@ BAD = {
     "empty array": (lambda X, y: (X[:0], y[:0]), {}, r"X is empty \(shape \(0, 2\)\)"),
     "text": (lambda X, y: (np.full(X.shape, "a"), y), {}, "X must hold numbers, got"),
     "one-dimensional": (lambda X, y: (X[:, 0], y), {}, r"got shape \(300,\); reshape it"),
-    "cv": (lambda X, y: (X, y), {"cv": 1}, "cv must be a whole number of at least 2, got 1"),
-    "holdout": (lambda X, y: (X, y), {"holdout": 1.5}, "holdout must be a share .* got 1.5"),
+    "cv": (lambda X, y: (X, y), {"cv": 1}, "cv must be a number of folds .*, got 1;"),
+    "a share": (lambda X, y: (X, y), {"cv": 1.5}, "cv must be .* a share to hold out .* got 1.5"),
     "loss": (lambda X, y: (X, y), {"loss": "hinge"}, "loss must be one of pairwise, softmax"),
     "epochs": (lambda X, y: (X, y), {"epochs": 0}, "epochs must be a whole number .* got 0"),
     "backbone": (lambda X, y: (X, y), {"backbone": "vgg"}, "backbone must be .* got 'vgg'"),

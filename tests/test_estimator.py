@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from unsplit import ClusterMerger, InputError, datasets, merge
+from unsplit import ClusterMerger, InputError, TrainConfig, datasets, merge
 from unsplit.overclustering import artificial
 
-QUICK = {"epochs": 3, "device": "cpu", "random_state": 0}
+QUICK = {"training": TrainConfig(epochs=3), "device": "cpu", "random_state": 0}
 
 
 # scikit-learn's checks of sparse input take whatever has predict_proba for a classifier of two or
@@ -32,7 +32,7 @@ ONLY_FOR_CLASSIFIERS = dict.fromkeys(
 
 
 @parametrize_with_checks(
-    [ClusterMerger(n_clusters=3, epochs=1, cv=2, device="cpu")],
+    [ClusterMerger(n_clusters=3, training=TrainConfig(epochs=1), cv=2, device="cpu")],
     expected_failed_checks=lambda _: ONLY_FOR_CLASSIFIERS,
 )
 @pytest.mark.filterwarnings(
@@ -54,7 +54,9 @@ def halves():
 @pytest.fixture(scope="module")
 def merger(halves):
     X, labels = halves
-    return ClusterMerger(**QUICK | {"epochs": 30}).fit(X, initial_labels=labels)
+    return ClusterMerger(**QUICK | {"training": TrainConfig(epochs=30)}).fit(
+        X, initial_labels=labels
+    )
 
 
 def test_halves_are_found(merger, halves):
@@ -160,7 +162,9 @@ def test_probabilities_of_images():
 
 def test_prediction_is_not_swayed_by_a_far_origin(halves):
     X, labels = halves
-    far = ClusterMerger(**QUICK | {"epochs": 20}).fit(X + 1e6, initial_labels=labels)
+    far = ClusterMerger(**QUICK | {"training": TrainConfig(epochs=20)}).fit(
+        X + 1e6, initial_labels=labels
+    )
     assert len(set(far.predict(np.array([[0, 0], [9, 0], [0, 9]]) + 1e6))) == 3
 
 
@@ -218,7 +222,7 @@ def test_pickled_it_predicts_the_same_and_leaves_the_data_behind(merger, halves)
 @pytest.mark.parametrize("rank_by", ["auto", "tv"])
 def test_every_ranking_finds_the_halves(halves, rank_by):
     X, labels = halves
-    merger = ClusterMerger(3, rank_by=rank_by, **QUICK | {"epochs": 15})
+    merger = ClusterMerger(3, rank_by=rank_by, **QUICK | {"training": TrainConfig(epochs=15)})
     found = merger.fit_predict(X, initial_labels=labels)
     assert adjusted_rand_score(labels // 2, found) == 1.0
     assert merger.tree_.statistic in (rank_by, "lecam")
@@ -253,7 +257,7 @@ def test_moons_cut_by_k_means_come_back_as_two():
         ({"n_clusters": 7}, "n_clusters must be a whole number from 1 to 6"),
         ({"alpha": 2}, "alpha must lie between 0 and 1"),
         ({"rank_by": "magic"}, "rank_by must be one of auto"),
-        ({"cv": 1}, "cv must be a whole number of at least 2"),
+        ({"cv": 1}, "cv must be a number of folds of at least 2"),
         ({"max_tvd": 0.1, "alpha": 0.1}, "max_tvd and alpha are two stopping rules; choose one"),
     ],
 )

@@ -113,10 +113,10 @@ def test_every_training_is_counted(strategy, monkeypatch):
 
     def counting(*arguments, **named):
         trainings.append(1)
-        return train(*arguments, **named)
+        return training(*arguments, **named)
 
-    train = heldout.train
-    monkeypatch.setattr(heldout, "train", counting)
+    training = heldout.Training
+    monkeypatch.setattr(heldout, "Training", counting)
     found = run_merging(given, strategy, 0, "cpu", 2)
     assert found["trainings"] == (2 if strategy == "paper" else len(trainings))
     assert len(trainings) == 1
@@ -143,8 +143,8 @@ def test_fixed_lengths_are_kept_to_and_a_ends_the_other(six_clusters):
     assert [one["epochs run"] for one in found["fixed"]] == [1, 12]
     assert found["epochs run"] < 50
     result = unsplit.pairwise_tvd(
-        six_clusters.X, six_clusters.labels, training=TrainConfig(least_steps=NEVER), epochs=12,
-        holdout=0.2, loss="pairwise", device="cpu", random_state=0,
+        six_clusters.X, six_clusters.labels, cv=0.2, device="cpu", random_state=0,
+        training=TrainConfig(epochs=12, loss="pairwise", least_steps=NEVER),
     )  # fmt: skip
     assert result.history.kept_epoch.tolist() == [11]
     assert found["fixed"][1]["A"] == result.mean_accuracy

@@ -81,7 +81,9 @@ def test_halves_have_nothing_in_common():
 
 def test_an_estimate_in_short_has_the_same_distances():
     X, labels = unsplit.datasets.gaussians([[0, 0], [1, 0], [3, 0]], 40, random_state=0)
-    whole = unsplit.pairwise_tvd(X, labels, epochs=2, cv=3, random_state=0)
+    whole = unsplit.pairwise_tvd(
+        X, labels, training=unsplit.TrainConfig(epochs=2), cv=3, random_state=0
+    )
     short = material.in_short(whole)
     assert short.scores.features.shape == (120, 3)
     for name in ("tv", "overlap", "lecam"):
@@ -98,7 +100,9 @@ def test_a_kept_estimate_is_not_made_again(tmp_path, monkeypatch):
 
     def estimate():
         made.append(1)
-        return unsplit.pairwise_tvd(X, labels, epochs=2, cv=2, random_state=0), 3.0
+        return unsplit.pairwise_tvd(
+            X, labels, training=unsplit.TrainConfig(epochs=2), cv=2, random_state=0
+        ), 3.0
 
     first, seconds = material.kept_estimate(trial, setting, estimate)
     again, later = material.kept_estimate(trial, setting, estimate)

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import unsplit
 from unsplit import ClusterMerger, InputError
-from unsplit.cli.about import command_of
+from unsplit.cli.outputs import about_run
 from unsplit.cli.program import main
 from unsplit.data.feature_checks import dominant, warn_of_scales
 from unsplit.errors import FeatureWarning, LabelsWarning
@@ -62,7 +62,7 @@ def test_every_row_of_a_long_table_is_not_needed():
 
 
 def fitted(X, **how):
-    return ClusterMerger(epochs=2, cv=2, random_state=0).fit(X, **how)
+    return ClusterMerger(training=unsplit.TrainConfig(epochs=2), cv=2, random_state=0).fit(X, **how)
 
 
 @pytest.mark.filterwarnings("ignore::unsplit.errors.PartitionWarning")
@@ -89,7 +89,9 @@ def test_labels_passed_as_y_are_not_ignored_in_silence():
     with warnings.catch_warnings():
         warnings.simplefilter("error", LabelsWarning)
         fitted(X, y=WINE.target, initial_labels=CLUSTERS)
-        merger = ClusterMerger(epochs=2, cv=2, random_state=0, overclusterer=KMeans(5))
+        merger = ClusterMerger(
+            training=unsplit.TrainConfig(epochs=2), cv=2, random_state=0, overclusterer=KMeans(5)
+        )
         merger.fit(X, WINE.target)
 
 
@@ -121,7 +123,7 @@ def test_the_command_scales_and_remembers_it(table, tmp_path):
     assert run.exit_code == 0, run.output
     result = json.loads((out / "result.json").read_text())
     assert result["reading"] == {"scale": True}
-    assert " --scale " in command_of(result)
+    assert " --scale " in about_run(result)["command"]
     assert "variance" not in run.output
 
 

@@ -16,6 +16,7 @@ from unsplit import (
     ClusterMerger,
     InputError,
     PairwiseTVD,
+    TrainConfig,
     merge,
     neighbour_graph,
     pairwise_tvd,
@@ -36,7 +37,7 @@ from unsplit.pairwise.groups import (
 )
 from unsplit.pairwise.result import by_groups
 
-FAST = {"epochs": 3, "random_state": 0, "device": "cpu"}
+FAST = {"training": TrainConfig(epochs=3), "random_state": 0, "device": "cpu"}
 
 
 def tracks(n_tracks, length, d, rho, rng):
@@ -553,7 +554,9 @@ def table(tmp_path, monkeypatch):
 
 def test_the_command_holds_out_groups(table):
     X, labels, groups = table
-    expected = pairwise_tvd(X, labels, groups=groups, cv=2, epochs=3, device="cpu", random_state=3)
+    expected = pairwise_tvd(
+        X, labels, groups=groups, cv=2, training=TrainConfig(epochs=3), device="cpu", random_state=3
+    )
     for column in ("track", "tracks.csv"):
         where = ("data.csv", "--labels", "cluster", "--groups", column, "--out", "out", "--seed", 3)
         drop = () if column == "track" else ("--drop", "track")
@@ -564,8 +567,8 @@ def test_the_command_holds_out_groups(table):
         assert read_json("out/distances.json")["groups"] == column
     both = unsplit("distances", *where, "--batch", "track", *QUICK)
     assert "--groups and --batch cannot be used together" in both.stderr
-    chosen = unsplit("distances", *where, "--drop", "track", "--select", *QUICK)
-    assert "--select cannot hold out whole groups" in chosen.stderr
+    chosen = unsplit("distances", *where, "--drop", "track", "--backbone", "select", *QUICK)
+    assert "--backbone select cannot hold out whole groups" in chosen.stderr
 
 
 def test_merge_takes_groups(table):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from tests.any_data_cases import images, mapped
-from unsplit import pairwise_tvd
+from unsplit import TrainConfig, pairwise_tvd
 from unsplit.data.rows import base as hashing
 from unsplit.data.rows.base import canonical_order, keys_of_bytes, odd_numbers, scrambled
 
@@ -182,7 +182,9 @@ def test_distances_do_not_depend_on_names_where_clusters_share_their_smallest_ro
     X[:, 0] = 0.0  # a row that all clusters have, with the smallest key: 0
     clusters, names = np.repeat(np.arange(4), 12), np.array(names)
     one, other = (
-        pairwise_tvd(X.reshape(-1, 2), labels, epochs=2, random_state=0, device="cpu")
+        pairwise_tvd(
+            X.reshape(-1, 2), labels, training=TrainConfig(epochs=2), random_state=0, device="cpu"
+        )
         for labels in (clusters, names[clusters])
     )
     np.testing.assert_array_equal(other.tvd[np.ix_(names, names)], one.tvd)

@@ -16,7 +16,7 @@ from unsplit.networks import network as network_module
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module
 from unsplit.networks.training.group import Group, LargeHeadAdamW, Stacked, watched_part
-from unsplit.networks.training.loop import Training, epoch_minibatches, train, used_decay
+from unsplit.networks.training.loop import Training, epoch_minibatches, used_decay
 from unsplit.pairwise.folds import holdout_fold
 
 CPU = torch.device("cpu")
@@ -27,7 +27,7 @@ def trained(epochs=3):
     networks = networks_for(rows, folds)
     config = TrainConfig(batch_folds=False)
     rng = np.random.default_rng(0)
-    history = train(networks, rows, torch.from_numpy(y), folds, config, rng, epochs=epochs)
+    history = Training(networks, rows, torch.from_numpy(y), folds, config, rng, epochs=epochs).run()
     return networks, history
 
 
@@ -279,5 +279,5 @@ def test_many_more_clusters_than_a_batch_can_be_told_apart():
     fold = holdout_fold(y, 0.2, np.random.default_rng(0))
     config, rng = TrainConfig(batch_size=16), np.random.default_rng(0)
     networks = networks_for(rows, [fold], k=400)
-    history = train(networks, rows, torch.from_numpy(y), [fold], config, rng, epochs=6)
+    history = Training(networks, rows, torch.from_numpy(y), [fold], config, rng, epochs=6).run()
     assert history.accuracy.max() > 0.95

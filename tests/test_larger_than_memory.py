@@ -136,7 +136,7 @@ try:
     np.ones(read.X.shape, np.float32)
 except MemoryError:
     print("does not fit")
-merger = unsplit.ClusterMerger(n_clusters=2, epochs=2, random_state=0)
+merger = unsplit.ClusterMerger(n_clusters=2, training=unsplit.TrainConfig(epochs=2), random_state=0)
 print(merger.fit(read.X, initial_labels=read.labels).n_clusters_, read.X.nbytes)
 """
 

@@ -39,7 +39,7 @@ def test_rows_on_disk_are_the_same_to_the_bit(dtype, tmp_path):
 
 def test_a_matrix_on_disk_is_merged_as_in_memory(tmp_path):
     X, labels = four_clusters()
-    merger = unsplit.ClusterMerger(epochs=3, random_state=0)
+    merger = unsplit.ClusterMerger(training=unsplit.TrainConfig(epochs=3), random_state=0)
     inside = merger.fit(X, initial_labels=labels)
     tvd, found = inside.tvd_, inside.refined_labels_
     outside = merger.fit(mapped(X, tmp_path / "x.npy"), initial_labels=labels)
@@ -147,7 +147,9 @@ def test_a_sampled_graph_says_so_and_cannot_refine(few):
 def test_a_merge_by_a_sample_says_so(few, tmp_path):
     X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 200, random_state=0)
     parts = 2 * labels + (X[:, 1] > 0)
-    merger = unsplit.ClusterMerger(random_state=0, epochs=5).fit(X, initial_labels=parts)
+    merger = unsplit.ClusterMerger(random_state=0, training=unsplit.TrainConfig(epochs=5)).fit(
+        X, initial_labels=parts
+    )
     assert merger.n_clusters_ == 2
     assert merger.tree_.merges[0].why.startswith("strongly connected: strength ")
     with pytest.raises(InputError, match="everything=True"):

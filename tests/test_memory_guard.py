@@ -47,13 +47,18 @@ def test_data_that_do_not_fit_are_refused_with_the_number_of_features(monkeypatc
     X, labels = data()
     X = np.hstack([X] * 50).astype(np.float32)
     monkeypatch.setattr("unsplit.data.rows.kinds.available_memory", lambda: 4 * 180 * 30)
-    call = lambda: unsplit.pairwise_tvd(X, labels, epochs=1, cv=2)  # noqa: E731
+    call = lambda: unsplit.pairwise_tvd(X, labels, training=unsplit.TrainConfig(epochs=1), cv=2)  # noqa: E731
     assert refused(call, r"X of shape \(180, 100\).* at most (\d+) of its features would fit") == 30
     np.save(tmp_path / "x.npy", X)
     # As the sentence says, it works from disk.
     on_disk = np.load(tmp_path / "x.npy", mmap_mode="r")
     assert is_mapped(on_disk)
-    assert unsplit.pairwise_tvd(on_disk, labels, epochs=1, cv=2).n_clusters == 3
+    assert (
+        unsplit.pairwise_tvd(
+            on_disk, labels, training=unsplit.TrainConfig(epochs=1), cv=2
+        ).n_clusters
+        == 3
+    )
 
 
 def free_for(monkeypatch, free):
@@ -72,7 +77,7 @@ def refusal(call):
 def test_networks_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
     X, labels = data()[0][:, np.arange(99) % 2], np.arange(180) % 4
     monkeypatch.setattr("unsplit.pairwise.api.build_network", _reached)
-    call = lambda: unsplit.pairwise_tvd(X, labels, epochs=1, cv=2)  # noqa: E731
+    call = lambda: unsplit.pairwise_tvd(X, labels, training=unsplit.TrainConfig(epochs=1), cv=2)  # noqa: E731
     weights = 4 * 256 * (99 + 4)
     free_for(monkeypatch, 2 * 7 * weights - 1)
     said = refusal(call)
@@ -88,7 +93,7 @@ def test_pairs_that_do_not_fit_are_refused(monkeypatch):
     labels = np.arange(180) % 45
     monkeypatch.setattr("unsplit.pairwise.api.MATRICES", 10**4)
     monkeypatch.setattr("unsplit.pairwise.api.available_memory", lambda: 8 * 10**4 * 45**2)
-    call = lambda **more: unsplit.pairwise_tvd(X, labels, epochs=1, cv=5, **more)  # noqa: E731
+    call = lambda **more: unsplit.pairwise_tvd(X, labels, cv=5, **more)  # noqa: E731
     said = refusal(lambda: call(form="dense"))
     assert said.startswith("comparing 45 clusters of 180 observations would need")
     assert "; merge the smallest first, check that labels are clusters and not row ids, or" in said

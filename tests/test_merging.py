@@ -15,7 +15,7 @@ from tests.merging_cases import (
     partition_of,
     regrouped,
 )
-from unsplit import InputError, merge, neighbour_graph, pairwise_tvd
+from unsplit import InputError, TrainConfig, merge, neighbour_graph, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging.api import merge_with
 from unsplit.merging.options import MergeOptions
@@ -186,7 +186,7 @@ def renamed_pairs():
     shuffle = rng.permutation(len(X))
     X, labels = X[shuffle], labels[shuffle]
     every = [np.arange(7), rng.permutation(7), np.array(["10", "9", "2", "x", "a", "1", "0"])]
-    estimate = {"epochs": 4, "random_state": 0, "device": "cpu"}
+    estimate = {"training": TrainConfig(epochs=4), "random_state": 0, "device": "cpu"}
     return [(names, pairwise_tvd(X, names[labels], **estimate)) for names in every]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unsplit
-from unsplit.merging.neighbours.graph import Connected, graph_of_scores
+from unsplit.merging.neighbours.graph import Connections, graph_of_scores
 from unsplit.merging.pairs import mean_rank
 
 
@@ -18,7 +18,13 @@ def cores():
     labels = np.full(600, -1)
     for core, start in enumerate((0, 40, 300, 340)):
         labels[start : start + 40] = core
-    return X, labels, unsplit.pairwise_tvd(X, labels, epochs=3, cv=2, random_state=0)
+    return (
+        X,
+        labels,
+        unsplit.pairwise_tvd(
+            X, labels, training=unsplit.TrainConfig(epochs=3), cv=2, random_state=0
+        ),
+    )
 
 
 def test_cores_split_at_random_are_ranked_by_overlap_alone(cores):
@@ -32,7 +38,7 @@ def test_both_is_average_linkage_of_the_mean_rank(cores):
     X, labels, result = cores
     graph = unsplit.neighbour_graph(X, labels)
     tree = unsplit.merge(result, n_clusters=1, neighbours=graph, rank_by="overlap and edges")
-    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
+    both = mean_rank(result.divergence("overlap"), Connections(graph).distances())
     twin = unsplit.merge(both, n_clusters=1)
     np.testing.assert_allclose(tree.linkage, twin.linkage)
     assert tree.statistic == "overlap and edges"
@@ -44,7 +50,9 @@ def test_what_auto_chooses_depends_on_what_the_graph_knows():
     X = rng.standard_normal((900, 6))
     far = np.linalg.norm(X, axis=1)
     labels = np.where(far > np.quantile(far, 0.4), -1, (X[:, 0] > 0) + 2 * (X[:, 1] > 0))
-    result = unsplit.pairwise_tvd(X, labels, epochs=5, cv=2, random_state=0)
+    result = unsplit.pairwise_tvd(
+        X, labels, training=unsplit.TrainConfig(epochs=5), cv=2, random_state=0
+    )
     graph = unsplit.neighbour_graph(X, labels)
     chosen = {
         name: unsplit.merge(result, n_clusters=1, neighbours=graph).statistic
@@ -69,7 +77,9 @@ def test_images_with_features_of_their_own_are_ranked_by_both():
     features = rng.standard_normal((150, 3)) + np.array([0.0, 3.0, 9.0, 4.0])[labels][:, None]
     images = rng.integers(0, 256, (150, 8, 8), dtype=np.uint8)
     images[:60] //= np.array([1, 4, 16], np.uint8)[labels[:60], None, None]
-    merger = unsplit.ClusterMerger(2, backbone="single-layer", epochs=20, cv=2, random_state=0)
+    merger = unsplit.ClusterMerger(
+        2, backbone="single-layer", training=unsplit.TrainConfig(epochs=20), cv=2, random_state=0
+    )
     merger.fit(images, initial_labels=labels, features=features)
     assert merger.neighbours_.source == "other features"
     assert merger.tree_.statistic == "overlap and edges"

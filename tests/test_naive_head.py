@@ -16,7 +16,7 @@ from unsplit.networks.network import (
     pair_matrix_loss,
     pairwise_logistic_loss,
 )
-from unsplit.networks.training.loop import train
+from unsplit.networks.training.loop import Training
 
 
 @pytest.mark.parametrize("k", [2, 3, 17])
@@ -63,7 +63,7 @@ def test_naive_head_can_be_trained_by_the_same_loop():
         Network(n.backbone, PairMatrixHead(n.head.in_features, 4))
         for n in networks_for(rows, folds)
     ]
-    history = train(
+    history = Training(
         networks, rows, torch.from_numpy(y), folds, TrainConfig(), np.random.default_rng(0)
-    )
+    ).run()
     assert history.accuracy.max() > 0.85

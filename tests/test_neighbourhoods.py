@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
 from tests.merging_cases import gaussian_estimate, labels_of, merged_by_neighbours
-from unsplit import ClusterMerger, InputError, merge, neighbour_graph
+from unsplit import ClusterMerger, InputError, TrainConfig, merge, neighbour_graph
 from unsplit.errors import SmallClusterWarning
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason, because
@@ -405,7 +405,9 @@ def test_a_graph_of_other_clusters_is_refused(cut):
 @pytest.mark.parametrize("rank_by", ["auto", "lecam"])
 def test_every_ranking_goes_by_neighbours(rank_by):
     X, lump = lumps(240, 2, distance=12.0, n_lumps=2)
-    merger = ClusterMerger(rank_by=rank_by, cv=2, epochs=15, random_state=0, device="cpu")
+    merger = ClusterMerger(
+        rank_by=rank_by, cv=2, training=TrainConfig(epochs=15), random_state=0, device="cpu"
+    )
     assert found_exactly(merger.fit_predict(X, initial_labels=pieces(X, 6)), lump)
     assert merger.tree_.stopped.startswith(ENDING)
 
@@ -417,7 +419,7 @@ def test_images_have_neighbours_in_the_features_passed():
     rng = np.random.default_rng(0)
     labels, features = np.arange(60) % 3, rng.standard_normal((60, 2))
     images = rng.random((60, 8, 8)).astype(np.float32)
-    settings = Settings(backbone="single-layer", cv=2, epochs=1, device="cpu")
+    settings = Settings(backbone="single-layer", cv=2, training=TrainConfig(epochs=1), device="cpu")
     found = merge_overclustering(images, labels, MergeOptions(), settings, 0, features=features)
     assert np.array_equal(
         Connections(found.neighbours).edges,
@@ -426,7 +428,9 @@ def test_images_have_neighbours_in_the_features_passed():
     by_scores = merge_overclustering(images, labels, MergeOptions(), settings, 0)
     assert by_scores.neighbours.features.shape == (60, 3)  # probabilities of the clusters
     assert np.allclose((by_scores.neighbours.features**2).sum(axis=1), 1)
-    merger = ClusterMerger(backbone="single-layer", cv=2, epochs=1, device="cpu", random_state=0)
+    merger = ClusterMerger(
+        backbone="single-layer", cv=2, training=TrainConfig(epochs=1), device="cpu", random_state=0
+    )
     for wrong in (features[:9], features[:59]):
         with pytest.raises(InputError) as caught:
             merger.fit(images, initial_labels=labels, features=wrong)
@@ -440,7 +444,7 @@ def test_vectors_may_have_other_features_too():
     X, _ = lumps(160, 2, distance=9.0, n_lumps=2)
     labels = pieces(X, 4)
     shuffled = np.random.default_rng(0).standard_normal((160, 2))  # say nothing of the lumps
-    settings = Settings(cv=2, epochs=1, device="cpu")
+    settings = Settings(cv=2, training=TrainConfig(epochs=1), device="cpu")
     own, other = (
         merge_overclustering(X, labels, MergeOptions(), settings, 0, features=features).neighbours
         for features in (None, shuffled)
@@ -455,7 +459,9 @@ def test_a_cluster_that_held_nothing_out_goes_where_the_networks_put_it():
     images[60:] += 2.0
     labels = np.repeat([0, 1], [60, 61])
     labels[-1] = 2  # alone, and one of the second
-    merger = ClusterMerger(backbone="single-layer", cv=3, epochs=20, device="cpu", random_state=0)
+    merger = ClusterMerger(
+        backbone="single-layer", cv=3, training=TrainConfig(epochs=20), device="cpu", random_state=0
+    )
     with pytest.warns(SmallClusterWarning):
         merger.fit(images, initial_labels=labels)
     assert merger.tree_.groups.tolist() == [0, 1, 1]

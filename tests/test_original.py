@@ -1,6 +1,7 @@
 """The paper's method in one call, against a slow twin written from the equations."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -89,8 +90,8 @@ def test_the_same_merges_as_the_slow_twin(distance, monkeypatch):
 
     monkeypatch.setattr(original, "Fold", recorded)
     tree, distances = unsplit.paper(
-        X, labels, n_clusters=3, distance=distance, backbone=backbone, training=FULL_BATCH,
-        epochs=EPOCHS, random_state=0,
+        X, labels, n_clusters=3, distance=distance, backbone=backbone, random_state=0,
+        training=replace(FULL_BATCH, epochs=EPOCHS),
     )  # fmt: skip
     assert len(folds) == 3
     clusters, names = in_order(X, labels)
@@ -169,7 +170,7 @@ def test_names_and_order_change_nothing_and_noise_is_left_out():
     X, labels = digits(3, 2, 15)
     X = np.concatenate([X, X[:5] + 100])
     labels = np.append(labels, np.full(5, -1))
-    how = {"n_clusters": 3, "epochs": 3, "random_state": 0}
+    how = {"n_clusters": 3, "training": TrainConfig(epochs=3), "random_state": 0}
     tree, distances = unsplit.paper(X, labels, **how)
     shuffled = np.random.default_rng(1).permutation(len(X))
     names = np.array(["noise", *"fedcba"])[labels + 1]
@@ -200,7 +201,7 @@ def test_the_tree_is_completed_without_training(monkeypatch):
             super().__init__(*given, **more)
 
     monkeypatch.setattr(original, "Training", Counted)
-    tree, _ = unsplit.paper(X, labels, n_clusters=4, epochs=1, random_state=0)
+    tree, _ = unsplit.paper(X, labels, n_clusters=4, training=TrainConfig(epochs=1), random_state=0)
     assert len(trained) == 2
     assert (tree.n_clusters, len(tree.merges)) == (4, 5)
     assert (tree.strategy, tree.statistic) == ("paper", "balanced accuracy")

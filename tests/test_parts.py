@@ -5,7 +5,7 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
-from unsplit import ClusterMerger, InputError, datasets, neighbour_graph, refine
+from unsplit import ClusterMerger, InputError, TrainConfig, datasets, neighbour_graph, refine
 from unsplit.merging.neighbours import refine as refine_module
 from unsplit.merging.neighbours.refine import _named, can_be_cut, parts_of
 from unsplit.merging.options import MergeOptions
@@ -156,7 +156,9 @@ def test_the_estimator_cuts_unless_the_user_decided():
     ):
         assert options.gaps("neighbours") == "ignore"
     X, truth = rings()
-    merger = ClusterMerger(epochs=3, random_state=0).fit(X, initial_labels=pieces_of(X, 10))
+    merger = ClusterMerger(training=TrainConfig(epochs=3), random_state=0).fit(
+        X, initial_labels=pieces_of(X, 10)
+    )
     assert adjusted_rand_score(truth, merger.labels_) < 0.9
     assert adjusted_rand_score(truth, merger.refined_labels_) == 1
 

@@ -11,6 +11,7 @@ from scipy.stats import anderson
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import adjusted_rand_score, homogeneity_score, silhouette_score
 
+import unsplit
 from benchmarks.baselines import confusion_merging
 from benchmarks.peers.methods import (
     FROM_SCRATCH,
@@ -230,7 +231,9 @@ def test_finch_answers_the_partition_of_highest_silhouette():
 
 @pytest.fixture
 def few_epochs(monkeypatch):
-    monkeypatch.setattr(ours, "Settings", partial(Settings, epochs=10))
+    monkeypatch.setattr(
+        ours, "Settings", partial(Settings, training=unsplit.TrainConfig(epochs=10))
+    )
 
 
 @pytest.mark.usefixtures("few_epochs")

@@ -24,8 +24,7 @@ from tests.cli_cases import (
     succeeds,
     unsplit,
 )
-from unsplit.cli.events import Events
-from unsplit.cli.progress import Console
+from unsplit.cli.console import Console, Events
 from unsplit.networks.training.progress import (
     Bars,
     EpochRecord,
@@ -69,7 +68,7 @@ LABELS = np.repeat([0, 1, 2, 3], 40)
 
 def test_a_reporter_is_told_of_phases_steps_epochs_and_merges():
     log = Log()
-    quick = {"epochs": 3, "cv": 2, "device": "cpu", "random_state": 0}
+    quick = {"training": library.TrainConfig(epochs=3), "cv": 2, "device": "cpu", "random_state": 0}
     library.ClusterMerger(progress=log, **quick).fit(X, initial_labels=LABELS)
     assert log.phases == ["training", "finding neighbours", "merging"]
     assert log.done == [("merging", done, 3) for done in (1, 2, 3)]
@@ -83,8 +82,13 @@ def test_a_reporter_is_told_of_phases_steps_epochs_and_merges():
 
 def test_steps_count_the_folds_that_are_trained_one_after_the_other():
     log = Log()
-    one_by_one = library.TrainConfig(batch_folds=False, batch_size=16)
-    options = {"epochs": 1, "cv": 2, "device": "cpu", "random_state": 0, "training": one_by_one}
+    one_by_one = library.TrainConfig(epochs=1, batch_folds=False, batch_size=16)
+    options = {
+        "training": one_by_one,
+        "cv": 2,
+        "device": "cpu",
+        "random_state": 0,
+    }
     library.pairwise_tvd(X, LABELS, progress=log, **options)
     assert [step.done for step in log.steps] == list(range(1, log.steps[0].total + 1))
     assert log.steps[0].total >= 2 * 80 // 16
@@ -100,7 +104,7 @@ def test_the_least_number_of_epochs_grows_while_accuracy_does():
 
 
 def test_progress_does_not_change_the_result(capsys):
-    quick = {"epochs": 3, "cv": 2, "device": "cpu", "random_state": 0}
+    quick = {"training": library.TrainConfig(epochs=3), "cv": 2, "device": "cpu", "random_state": 0}
     plain = library.pairwise_tvd(X, LABELS, **quick)
     assert capsys.readouterr().err == ""
     shown = library.pairwise_tvd(X, LABELS, **quick, progress=True)

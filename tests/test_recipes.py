@@ -32,7 +32,7 @@ from unsplit.networks.registry import (
     recipe_for,
     wanted_kind,
 )
-from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.loop import USUAL
 
 ROWS = {
     "vectors": observations(clouds()[:, :, 0], CPU),
@@ -193,7 +193,7 @@ def test_a_function_that_gives_the_same_module_every_time_does_no_harm():
 
 
 def test_how_networks_of_others_are_trained_depends_on_the_data():
-    assert recipe_for(Own, ROWS["vectors"]).training == TrainConfig()
+    assert recipe_for(Own, ROWS["vectors"]).training == USUAL
     assert recipe_for(Own, ROWS["images"]).training == RECIPES["resnet18"].training
 
 

@@ -6,7 +6,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from unsplit import ClusterMerger, InputError, merge, neighbour_graph, refine
+from unsplit import ClusterMerger, InputError, TrainConfig, merge, neighbour_graph, refine
 from unsplit.merging.neighbours.refine import Moving
 
 
@@ -142,7 +142,9 @@ def test_batches_are_compared_with_their_own():
 def test_the_estimator_offers_refined_labels():
     X, truth = make_blobs(200, 2, centers=[[0, 0], [3.2, 0]], random_state=0)
     pieces = KMeans(5, n_init=1, random_state=1).fit_predict(X)
-    merger = ClusterMerger(2, epochs=5, random_state=0).fit(X, initial_labels=pieces)
+    merger = ClusterMerger(2, training=TrainConfig(epochs=5), random_state=0).fit(
+        X, initial_labels=pieces
+    )
     assert (merger.refined_labels_ == refine(merger.labels_, merger.neighbours_)).all()
     assert (merger.refined_labels_ != merger.labels_).any()
     # The number was given, so it is kept; here no initial cluster lies across a gap.
@@ -205,7 +207,7 @@ def test_labels_that_know_more_than_neighbours_stay():
     truth = np.arange(600) % 3
     X = rng.standard_normal((600, 20))
     X[:, :2] += 3 * np.array([[0, 0], [1, 0], [0, 1]])[truth]
-    merger = ClusterMerger(3, epochs=10, random_state=0)
+    merger = ClusterMerger(3, training=TrainConfig(epochs=10), random_state=0)
     merger.fit(X, initial_labels=split_at_random(truth, 0))
     before = adjusted_rand_score(truth, merger.labels_)
     assert before > 0.9
@@ -218,7 +220,9 @@ def test_labels_that_know_more_than_neighbours_stay():
 def test_mistaken_labels_are_corrected():
     X, truth = make_blobs([200] * 3, 6, centers=4 * np.eye(3, 6), random_state=0)
     labels = split_at_random(truth, 0.2)
-    merger = ClusterMerger(3, epochs=10, random_state=0).fit(X, initial_labels=labels)
+    merger = ClusterMerger(3, training=TrainConfig(epochs=10), random_state=0).fit(
+        X, initial_labels=labels
+    )
     before = adjusted_rand_score(truth, merger.labels_)
     assert adjusted_rand_score(truth, merger.refined_labels_) > before + 0.1
     given = refine(merger.labels_, merger.neighbours_, distances=merger.pairwise_)

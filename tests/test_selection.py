@@ -12,11 +12,11 @@ from torch import nn
 
 from tests.selection_cases import layer, quick, rings, xor
 from unsplit import ClusterMerger, InputError, TrainConfig, pairwise_tvd, select
+from unsplit import selection as api
 from unsplit.datasets import gaussians
 from unsplit.networks.registry import DEEP
-from unsplit.networks.training.loop import MAX_EPOCHS, TOLERANCE
-from unsplit.selection import Candidate, api
-from unsplit.selection.candidates import named, usual_candidates
+from unsplit.networks.training.loop import MAX_EPOCHS, TOLERANCE, USUAL
+from unsplit.selection import Candidate, named, usual_candidates
 
 COLUMNS = [
     "candidate", "backbone", "augment", "learning_rate", "weight_decay", "batch_size", "epochs",
@@ -27,7 +27,7 @@ COLUMNS = [
 CANDIDATES = {
     "line": nn.Identity(),
     "narrow": layer(3),
-    "slow": Candidate(layer(32), learning_rate=3e-4),
+    "slow": Candidate(layer(32), TrainConfig(learning_rate=3e-4)),
     "dropout": layer(32, nn.Dropout(0.2)),
     "mlp": "mlp",
 }
@@ -88,7 +88,9 @@ def test_rounds_are_those_of_the_rule_and_training_goes_on_from_where_it_was(hal
 
 def test_the_first_round_has_four_epochs_and_a_hundred_steps_for_all():
     X, labels = xor(40)
-    small = [Candidate(layer(4), learning_rate=r, batch_size=4) for r in (1e-2, 1e-3, 1e-5)]
+    small = [
+        Candidate(layer(4), TrainConfig(learning_rate=r, batch_size=4)) for r in (1e-2, 1e-3, 1e-5)
+    ]
     # 32 steps an epoch: one of three is dropped after four epochs, the others go on.
     assert sorted(trial.epochs for trial in quick(small, X, labels, epochs=5).trials) == [4, 5, 5]
     # Ten steps an epoch of the fourth: five epochs are not yet enough to drop anyone.
@@ -111,25 +113,27 @@ def test_the_winner_is_the_best_in_a_full_run(halved, full):
 
 def test_settings_are_those_of_an_estimate(halved):
     X, labels, chosen, _ = halved
-    how = {"cv": 2, "epochs": 10, "random_state": 0, "device": "cpu"}
+    how = {"cv": 2, "random_state": 0, "device": "cpu"}
     best = pairwise_tvd(X, labels, **chosen.settings, **how)
     line = pairwise_tvd(X, labels, backbone=nn.Identity(), **how)
     assert best.mean_accuracy > line.mean_accuracy + 0.3
 
 
-def test_settings_have_a_training_only_where_the_candidate_varies_it():
+def test_settings_are_what_was_given_for_all_and_for_the_candidate():
     X, labels = xor(10)
     plain = quick(["mlp"], X, labels, epochs=1)
-    assert plain.settings == {"backbone": "mlp", "augment": "auto", "training": None}
-    varied = quick([Candidate("mlp", False, learning_rate=0.01)], X, labels, epochs=1)
-    expected = TrainConfig(learning_rate=0.01)
-    assert varied.settings == {"backbone": "mlp", "augment": False, "training": expected}
+    assert plain.settings == {"backbone": "mlp", "training": TrainConfig(epochs=1)}
+    slower = Candidate("mlp", TrainConfig(augment=False, learning_rate=0.01))
+    expected = TrainConfig(epochs=1, augment=False, learning_rate=0.01)
+    found = quick([slower], X, labels, epochs=1).settings
+    assert found == {"backbone": "mlp", "training": expected}
 
 
 def test_without_candidates_the_usual_ones_are_tried():
     X, labels = xor(10)
-    selection = select(X, labels, epochs=1, random_state=0, device="cpu")
-    assert {trial.candidate for trial in selection.trials} == set(usual_candidates())
+    selection = select(X, labels, training=TrainConfig(epochs=1), random_state=0, device="cpu")
+    names = {str(candidate) for candidate in usual_candidates()}
+    assert {trial.name for trial in selection.trials} == names
     frame = selection.to_frame()
     assert frame["candidate"].tolist() == [trial.name for trial in selection.trials]
     assert list(frame) == list(selection.table())
@@ -137,15 +141,15 @@ def test_without_candidates_the_usual_ones_are_tried():
 
 def test_a_merger_takes_the_settings():
     X, labels = xor(10)
-    found = quick([Candidate("mlp", learning_rate=0.01)], X, labels, epochs=1)
-    merger = ClusterMerger(2, **found.settings, epochs=2, cv=2, device="cpu", random_state=0)
+    found = quick([Candidate("mlp", TrainConfig(learning_rate=0.01))], X, labels, epochs=2)
+    merger = ClusterMerger(2, **found.settings, cv=2, device="cpu", random_state=0)
     assert merger.fit(X, initial_labels=labels).n_iter_ == 2
 
 
 def test_what_a_candidate_does_not_vary_is_what_suits_the_backbone():
-    assert Candidate().training(DEEP) == DEEP
-    assert Candidate(learning_rate=0.01).training(DEEP) == replace(DEEP, learning_rate=0.01)
-    varied = Candidate(weight_decay=0.0, batch_size=8).training(DEEP)
+    assert TrainConfig().over(DEEP) == DEEP
+    assert TrainConfig(learning_rate=0.01).over(DEEP) == replace(DEEP, learning_rate=0.01)
+    varied = TrainConfig(weight_decay=0.0, batch_size=8).over(DEEP)
     assert varied == replace(DEEP, weight_decay=0.0, batch_size=8)
 
 
@@ -160,7 +164,7 @@ def test_table_has_a_row_for_every_candidate_best_first(halved):
     assert frame["why"][0] == "the highest A"
     assert (np.diff(frame["round"]) <= 0).all()
     rates = dict(zip(frame["candidate"], frame["learning_rate"], strict=True))
-    assert (rates["slow"], rates["mlp"]) == (3e-4, TrainConfig.learning_rate)
+    assert (rates["slow"], rates["mlp"]) == (3e-4, USUAL.learning_rate)
     backbones = dict(zip(frame["candidate"], frame["backbone"], strict=True))
     assert (backbones["line"], backbones["mlp"]) == ("Identity", "mlp")
     assert (frame["seconds"] > 0).all()
@@ -232,7 +236,12 @@ def convolution():
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten())
 
 
-KINDS = {"a": "mlp", "b": "mlp", "c": convolution, "d": Candidate(convolution, augment=False)}
+KINDS = {
+    "a": "mlp",
+    "b": "mlp",
+    "c": convolution,
+    "d": Candidate(convolution, TrainConfig(augment=False)),
+}
 
 
 def test_kinds_of_data_are_made_once_each(monkeypatch):
@@ -303,6 +312,7 @@ def test_bar_only_when_asked_for(monkeypatch):
 
 
 def test_names_say_what_candidates_are():
-    given = ["mlp", nn.Identity(), xor, Candidate("mlp", False, batch_size=64), nn.Identity()]
+    small = Candidate("mlp", TrainConfig(augment=False, batch_size=64))
+    given = ["mlp", nn.Identity(), xor, small, nn.Identity()]
     names = [name for name, _ in named(given)]
     assert names == ["mlp", "Identity", "xor", "mlp, augment none, batch_size 64", "Identity (2)"]

@@ -9,12 +9,12 @@ from tests import selection_cases
 from tests.checks import exactly
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from tests.selection_cases import Column, layer, quick, ragged_donors, two_donors
-from unsplit import ClusterMerger, InputError, pairwise_tvd
+from unsplit import ClusterMerger, InputError, TrainConfig, pairwise_tvd
+from unsplit import selection as api
 from unsplit.data.labels import EncodedLabels
 from unsplit.errors import BatchWarning
 from unsplit.networks.training.loop import history_of
 from unsplit.pairwise.heldout_scores import scores_of, summarize
-from unsplit.selection import api
 
 SEEN = {"cluster": Column(0), "donor": Column(1)}
 NEVER_MEET = "1 of 10 pairs of clusters share no batch with at least two observations of each"
@@ -43,7 +43,7 @@ def test_a_network_that_only_sees_the_batch_wins_without_batches_and_loses_with_
 def test_settings_are_those_of_an_estimate_within_batches():
     X, labels, donor = two_donors()
     chosen = quick(SEEN, X, labels, batch=donor)
-    how = {"cv": 2, "epochs": 10, "random_state": 0, "device": "cpu"}
+    how = {"cv": 2, "random_state": 0, "device": "cpu"}
     best = pairwise_tvd(X, labels, batch=donor, **chosen.settings, **how)
     other = pairwise_tvd(X, labels, batch=donor, backbone=SEEN["donor"], **how)
     assert best.mean_accuracy > other.mean_accuracy + 0.1
@@ -138,7 +138,7 @@ def test_accuracy_is_that_of_an_estimate_by_the_same_network(watched):
 
 def test_the_same_are_held_out_as_in_an_estimate(watched):
     (X, labels, donor), seen, _, _ = watched
-    how = {"holdout": 0.2, "epochs": 1, "random_state": 0, "device": "cpu"}
+    how = {"cv": 0.2, "training": TrainConfig(epochs=1), "random_state": 0, "device": "cpu"}
     with pytest.warns(BatchWarning):
         result = pairwise_tvd(X, labels, batch=donor, **how)
     fold = seen[0][1]
@@ -236,7 +236,7 @@ def table(tmp_path, monkeypatch):
 def test_commands_pass_batches_on(table, command, result):
     X, labels, donor = table
     where = ("data.csv", "--labels", "cluster", "--batch", "donor", "--out", "out", "--seed", 3)
-    succeeds(unsplit(command, *where, *QUICK, "--select"))
+    succeeds(unsplit(command, *where, *QUICK, "--backbone", "select"))
     with pytest.warns(BatchWarning):
         expected = quick(None, X, labels, batch=donor, epochs=3, random_state=3)
     found = read_csv("out/candidates.csv")

@@ -12,7 +12,7 @@ from unsplit.data.rows.kinds import vector_rows
 from unsplit.datasets import gaussians
 from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.loop import MAX_EPOCHS, Training, train
+from unsplit.networks.training.loop import MAX_EPOCHS, USUAL, Training
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.folds import crossfit_folds
 from unsplit.selection import Candidate
@@ -25,7 +25,7 @@ def test_candidates_that_fail_are_listed_with_their_sentence():
         "clouds": "pointnet++",
         "three": nn.Linear(3, 4),
         "sound": "logmel",
-        "wild": Candidate(layer(4), learning_rate=1e38),
+        "wild": Candidate(layer(4), TrainConfig(learning_rate=1e38)),
         "huge": Explodes(memory),
         "fine": layer(8),
     }
@@ -103,27 +103,27 @@ def test_all_fail_in_training():
 )
 def test_candidates_that_cannot_be_made(choice, sentence):
     with pytest.raises(InputError, match=exactly(sentence)):
-        Candidate(**choice)
+        Candidate(training=TrainConfig(**choice))
 
 
 def test_data_that_cannot_be_used():
     X, labels = xor(10)
     with pytest.raises(InputError, match="X has 40 observations but labels has 39"):
         quick(["mlp"], X, labels[:-1])
-    with pytest.raises(InputError, match="holdout must be a share between 0 and 1, got 2"):
-        quick(["mlp"], X, labels, holdout=2)
+    with pytest.raises(InputError, match="cv must be a share to hold out between 0 and 1, got 2"):
+        quick(["mlp"], X, labels, cv=2)
     with pytest.raises(InputError, match=r"labels.*held out.*clusters and not row ids"):
         quick(["mlp"], X, np.arange(40))
 
 
 def test_an_estimate_trains_as_told():
     X, labels = xor(20)
-    slow = TrainConfig(learning_rate=1e-9)
-    settings = {"cv": 2, "epochs": 2, "random_state": 0, "device": "cpu"}
+    usual, slow = TrainConfig(epochs=2), TrainConfig(epochs=2, learning_rate=1e-9)
+    settings = {"cv": 2, "random_state": 0, "device": "cpu"}
     loss = pairwise_tvd(X, labels, training=slow, **settings).history.loss
     # A network that does not move knows no more than a coin.
     np.testing.assert_allclose(loss, np.log(2), atol=1e-4)
-    assert pairwise_tvd(X, labels, **settings).history.loss[-1] < 0.6
+    assert pairwise_tvd(X, labels, training=usual, **settings).history.loss[-1] < 0.6
 
 
 def test_training_that_cannot_be_used():
@@ -131,15 +131,13 @@ def test_training_that_cannot_be_used():
         Settings(training=3)
 
 
-def test_epochs_are_set_in_one_place():
-    with pytest.raises(TypeError, match="epochs"):
-        TrainConfig(epochs=7)
+def test_what_is_not_given_is_as_suits_the_network():
     X, labels = xor(20)
-    for training in (None, TrainConfig(patience=50)):
-        result = pairwise_tvd(
-            X, labels, training=training, epochs=3, cv=2, random_state=0, device="cpu"
-        )
-        assert len(result.history.epoch) == 3
+    how = {"cv": 2, "random_state": 0, "device": "cpu"}
+    short, same = TrainConfig(epochs=3), USUAL.over(TrainConfig(epochs=3))
+    first, again = (pairwise_tvd(X, labels, training=t, **how) for t in (short, same))
+    assert len(first.history.epoch) == 3
+    np.testing.assert_array_equal(first.tvd, again.tvd)
 
 
 @pytest.mark.parametrize("batch_folds", [True, False])
@@ -157,7 +155,7 @@ def test_training_by_epochs_is_training_at_once(batch_folds):
             recipe = RECIPES["mlp"]
             networks.append([build_network(rows, fold, recipe, 4, "softmax") for fold in folds])
     clusters = torch.from_numpy(y)
-    history = train(networks[0], rows, clusters, folds, config, np.random.default_rng(0))
+    history = Training(networks[0], rows, clusters, folds, config, np.random.default_rng(0)).run()
     training = Training(networks[1], rows, clusters, folds, config, np.random.default_rng(0))
     n_epochs = 0
     while not training.finished:

@@ -14,7 +14,7 @@ from examples.grid_search import GRID, search, table
 from unsplit import ClusterMerger, InputError
 from unsplit.overclustering import artificial
 
-QUICK = {"epochs": 4, "cv": 2, "device": "cpu", "random_state": 0}
+QUICK = {"training": unsplit.TrainConfig(epochs=4), "cv": 2, "device": "cpu", "random_state": 0}
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.errors import ConfusionWarning
 from unsplit.pairwise import api
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.confusions import count_confusions
+from unsplit.pairwise.divergences import count_confusions
 from unsplit.pairwise.saved_estimates import SPARSE_FORMAT as FORMAT
 from unsplit.pairwise.statistics import rank_sum_p_value, rank_sum_p_value_of_pairs
 from unsplit.pairwise.stored_pairs import PairScores
@@ -212,7 +212,7 @@ def test_values_of_some_pairs_are_those_of_all_in_both_forms():
 
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 20, random_state=0)
-QUICK = {"cv": 2, "epochs": 1, "random_state": 0}
+QUICK = {"cv": 2, "training": unsplit.TrainConfig(epochs=1), "random_state": 0}
 
 
 def test_the_form_is_chosen_by_the_number_of_clusters_and_the_log_says_so(monkeypatch, caplog):

@@ -204,13 +204,13 @@ def test_merges_of_stored_pairs_are_those_of_scipy():
     rng, k = np.random.default_rng(0), 40
     distances = rng.random(k * (k - 1) // 2)
     ranking = LinkedPairs(k, *np.triu_indices(k, 1), distances, "tv")
-    search = ClosestStoredPairs([ranking.row(a) for a in range(k)])
+    search = ClosestStoredPairs([ranking.near(a) for a in range(k)])
     heights = []
     while (pair := search.closest()) is not None:
         heights.append(search.distance(*pair))
         ranking.merge(*pair)
         search.remove(pair[1])
-        search.set_row(pair[0], ranking.row(pair[0]))
+        search.set_row(pair[0], ranking.near(pair[0]))
     np.testing.assert_allclose(heights, linkage(distances, "average")[:, 2])
 
 
@@ -233,7 +233,9 @@ def test_clusters_too_small_to_compare_are_merged_as_in_the_dense_form(seed):
 def test_an_estimator_of_many_clusters_is_sparse(monkeypatch):
     monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
     X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 60, random_state=0)
-    merger = ClusterMerger(cv=2, epochs=5, random_state=0).fit(X, initial_labels=labels)
+    merger = ClusterMerger(cv=2, training=unsplit.TrainConfig(epochs=5), random_state=0).fit(
+        X, initial_labels=labels
+    )
     assert merger.pairwise_.is_sparse
     assert merger.tree_.mapping == {0: 0, 1: 0, 2: 1, 3: 1}
     assert merger.tvd_[0, 2] == 1
@@ -244,7 +246,9 @@ def test_what_needs_all_pairs_is_refused_before_training(monkeypatch):
     monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
     X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 0]], 20, random_state=0)
     told = []
-    merger = ClusterMerger(epochs=2, progress=told.append, rank_by="overlap")
+    merger = ClusterMerger(
+        training=unsplit.TrainConfig(epochs=2), progress=told.append, rank_by="overlap"
+    )
     with pytest.raises(InputError, match="needs the distances of all pairs"):
         merger.fit(X, initial_labels=labels)
     assert not told

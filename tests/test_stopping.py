@@ -11,7 +11,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 from tests.merging_cases import gaussian_estimate, labels_of, regrouped
-from unsplit import ClusterMerger, InputError, merge, pairwise_tvd
+from unsplit import ClusterMerger, InputError, TrainConfig, merge, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.errors import PartitionWarning, SmallClusterWarning
 from unsplit.merging.decision import (
@@ -355,7 +355,7 @@ def half_and_half():
     for cut in (2, 3):
         cells = KMeans(3, n_init=1, random_state=0).fit_predict(X[lump == cut])
         labels[lump == cut] = 3 * cut + cells
-    merger = ClusterMerger(epochs=15, cv=2, random_state=0, device="cpu")
+    merger = ClusterMerger(training=TrainConfig(epochs=15), cv=2, random_state=0, device="cpu")
     return merger.fit(X, initial_labels=labels), lump
 
 
@@ -469,7 +469,9 @@ def test_edges_need_neighbours():
 def test_plain_k_means_is_merged_without_a_warning():
     # Warnings are errors here.
     X = np.random.default_rng(0).standard_normal((300, 2))
-    merger = ClusterMerger(overclusterer=KMeans(6), epochs=5, cv=2, random_state=0, device="cpu")
+    merger = ClusterMerger(
+        overclusterer=KMeans(6), training=TrainConfig(epochs=5), cv=2, random_state=0, device="cpu"
+    )
     assert merger.fit(X).tree_.n_initial == 6
     assert looks_like_partition(merger.pairwise_)
 
@@ -505,7 +507,9 @@ def test_a_cluster_of_one_does_not_hide_a_partition():
     labels = KMeans(8, n_init=1, random_state=0).fit_predict(X)
     labels[0] = 8
     with pytest.warns(SmallClusterWarning):
-        result = pairwise_tvd(X, labels, epochs=10, cv=2, random_state=0, device="cpu")
+        result = pairwise_tvd(
+            X, labels, training=TrainConfig(epochs=10), cv=2, random_state=0, device="cpu"
+        )
     assert np.median(np.sort(result.tvd, axis=1)[:, 1]) <= 0.5
     assert looks_like_partition(result)
 
@@ -569,10 +573,10 @@ def test_a_rule_need_only_judge():
 def test_warnings_name_the_line_that_called():
     X, labels = gaussians([[0, 0], [6, 0], [12, 0]], 60, random_state=0)
     dense, sparse = (
-        pairwise_tvd(X, labels, form=form, cv=2, epochs=15, random_state=0)
+        pairwise_tvd(X, labels, form=form, cv=2, training=TrainConfig(epochs=15), random_state=0)
         for form in ("dense", "sparse")
     )
-    merger = ClusterMerger(max_tvd=0.1, cv=2, epochs=15, random_state=0)
+    merger = ClusterMerger(max_tvd=0.1, cv=2, training=TrainConfig(epochs=15), random_state=0)
     calls = [
         lambda: merge(dense, max_tvd=0.1),
         lambda: merge(sparse, max_tvd=0.1),

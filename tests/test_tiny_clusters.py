@@ -80,8 +80,8 @@ def tiny(learned, seed):
     [
         *[("auto, graph", learned) for learned in LEARNED],
         ("auto", "trained"),
-        ("number told, graph", "memorised"),
-        ("number told", "untrained"),
+        ("number given, graph", "memorised"),
+        ("number given", "untrained"),
     ],
 )
 def test_the_tree_is_that_of_looking_at_all_pairs(learned, name, monkeypatch):

@@ -19,7 +19,6 @@ from unsplit.networks.training.loop import (
     mean_of_all,
     mean_of_others,
     own,
-    train,
 )
 from unsplit.pairwise.folds import crossfit_folds, holdout_fold, validated_inside
 from unsplit.pairwise.heldout_scores import heldout_scores
@@ -164,14 +163,14 @@ def test_best_weights_are_kept_not_the_last():
     rows, y, folds = small_problem()
     networks = networks_for(rows, folds)
     clusters = torch.from_numpy(y)
-    history = train(
+    history = Training(
         networks, rows, clusters, folds, TrainConfig(patience=8), np.random.default_rng(0)
-    )
+    ).run()
     kept = int(history.kept_epoch[0])
     assert kept < len(history.epoch) - 1
     short = networks_for(rows, folds)
     rng = np.random.default_rng(0)
-    train(short, rows, clusters, folds, TrainConfig(), rng, epochs=kept + 1)
+    Training(short, rows, clusters, folds, TrainConfig(), rng, epochs=kept + 1).run()
     for name, value in networks[0].state_dict().items():
         torch.testing.assert_close(value, short[0].state_dict()[name], rtol=1e-5, atol=1e-6)
 
@@ -187,7 +186,7 @@ def test_training_never_reads_the_test_rows():
 
     fold = Fold(folds[0].train[10:], folds[0].train[:10], folds[0].test)
     networks = networks_for(rows, [fold])
-    train(
+    Training(
         networks,
         Spy(rows.values, CPU),
         torch.from_numpy(y),
@@ -195,7 +194,7 @@ def test_training_never_reads_the_test_rows():
         TrainConfig(),
         np.random.default_rng(0),
         epochs=2,
-    )
+    ).run()
     assert not np.isin(torch.cat(asked).numpy(), fold.test).any()
 
 
@@ -232,9 +231,9 @@ def test_batch_normalisation_trains_fold_by_fold():
         Network(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU()), ScoreHead(8, 4))
         for _ in folds
     ]
-    history = train(
+    history = Training(
         networks, rows, torch.from_numpy(y), folds, TrainConfig(), np.random.default_rng(0)
-    )
+    ).run()
     assert history.accuracy.max() > 0.85
     assert int(networks[0].backbone[1].num_batches_tracked) > 0
 

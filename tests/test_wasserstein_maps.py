@@ -197,16 +197,6 @@ def test_pushes_are_the_gradient_of_the_longest_distances_of_each_kind():
     assert value == pytest.approx(longest / (2 * 10))
 
 
-def test_values_are_split_by_kind_and_freed_of_their_padding(overlapping):
-    _, maps, x, *_ = overlapping
-    with torch.no_grad():
-        together, apart = maps(x[None, :7]), maps.by_kind(x[None, :7])
-    assert [part.shape[1:] for part in apart] == [(2, 7, 4), (2, 7, 32), (2, 7, 1)]
-    for part, expected in zip(maps.split(together), apart, strict=True):
-        assert torch.equal(part, expected)
-    assert (together.transpose(2, 3)[:, maps.signs == 0] == 0).all()
-
-
 def test_near_ties_share_a_pair_when_it_is_warm():
     means = random_means(np.random.default_rng(0), n_models=1, n_maps=3, k=2)
     lengths = means.lengths(slice(0, 2))[0, 1:3, 0, 1]  # of the two that fold

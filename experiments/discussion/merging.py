@@ -11,6 +11,7 @@ from sklearn.cluster import SpectralClustering
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
+from benchmarks.common import as_options
 from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.discussion.overclusterings import Problem
@@ -34,7 +35,11 @@ def run_spectral(given: Problem, seed: int, device: str, epochs: int) -> Result:
     """Spectral clustering of 1 − distance against the average-linkage tree of the same matrix."""
     result, price = timed(
         lambda: unsplit.pairwise_tvd(
-            given.X, given.labels, epochs=epochs, device=device, random_state=seed, **given.network
+            given.X,
+            given.labels,
+            device=device,
+            random_state=seed,
+            **as_options(epochs=epochs, **given.network),
         )
     )
     _, price_of_a = timed(lambda: mean_accuracy(result.balanced_accuracy))
@@ -82,9 +87,9 @@ def run_merging(given: Problem, strategy: str, seed: int, device: str, epochs: i
         "random_state": seed,
     } | given.network
     if strategy == "paper":
-        result = unsplit.pairwise_tvd(given.X, given.labels, **PAPER, **same)
+        result = unsplit.pairwise_tvd(given.X, given.labels, **as_options(**PAPER, **same))
         (tree, _), price = timed(
-            lambda: unsplit.paper(given.X, given.labels, n_clusters=groups, **same)
+            lambda: unsplit.paper(given.X, given.labels, n_clusters=groups, **as_options(**same))
         )
         return _judged(given, groups, tree, result, result.n_clusters - groups, price)
     trainings = 0
@@ -93,7 +98,7 @@ def run_merging(given: Problem, strategy: str, seed: int, device: str, epochs: i
         nonlocal trainings
         trainings += record.epoch == 0
 
-    merger = unsplit.ClusterMerger(groups, **same, progress=count)
+    merger = unsplit.ClusterMerger(groups, **as_options(**same), progress=count)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartitionWarning)
         _, price = timed(lambda: merger.fit(given.X, initial_labels=given.labels))

@@ -1,6 +1,7 @@
 """Observations whose categories are known, and how they were cut into too many clusters."""
 
 import zipfile
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from experiments.artificial import some_of_each
 from experiments.discussion.config import Case, Size
 from experiments.images import HERE as PICTURES
 from unsplit import InputError, TrainConfig
+from unsplit.networks.training.loop import USUAL
 from unsplit.overclustering import artificial, greedy_dense
 
 FEATURES = "tiny-imagenet-60.sscd64.npy"
@@ -33,7 +35,7 @@ class Problem(NamedTuple):
     categories: NDArray[Any]
     labels: NDArray[np.int64]
     network: dict[str, Any]
-    training: TrainConfig = TrainConfig()
+    training: TrainConfig = USUAL
 
 
 def problem(case: Case, size: Size, seed: int, folder: Path | None) -> Problem:
@@ -54,7 +56,7 @@ def problem(case: Case, size: Size, seed: int, folder: Path | None) -> Problem:
     if data != "digit images":
         return Problem(X, categories, labels, {})
     network = {"backbone": convolutions, "augment": False}
-    return Problem(X, categories, labels, network, TrainConfig(weight_decay=0.1))
+    return Problem(X, categories, labels, network, replace(USUAL, weight_decay=0.1))
 
 
 def convolutions() -> nn.Module:

@@ -16,6 +16,7 @@ from experiments.discussion.overclusterings import problem
 from experiments.discussion.summary import where
 from experiments.discussion.tables import table
 from experiments.discussion.training import run_choosing, run_stopping
+from unsplit import TrainConfig
 
 __all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
 
@@ -96,4 +97,6 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
 def _warm_up(device: str) -> None:
     """The first training of a process takes a second longer; no trial is to be charged for it."""
     X = np.random.default_rng(0).normal(size=(40, 2))
-    unsplit.pairwise_tvd(X, np.arange(40) % 2, epochs=1, device=device, random_state=0)
+    unsplit.pairwise_tvd(
+        X, np.arange(40) % 2, training=TrainConfig(epochs=1), device=device, random_state=0
+    )

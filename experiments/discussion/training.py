@@ -4,12 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import unsplit
+from benchmarks.common import as_options
 from experiments.artificial import PAPER, measured
 from experiments.core import Result
 from experiments.discussion.config import ESTIMATORS
 from experiments.discussion.merging import timed
 from experiments.discussion.overclusterings import Problem
 from unsplit import InputError, TrainConfig
+from unsplit.networks.training.loop import USUAL
 from unsplit.selection import Candidate
 
 # Below so many steps A ends nothing, and the last weights are kept, not the best.
@@ -58,7 +60,7 @@ def run_choosing(
 def _choice(usual: TrainConfig, setting: str, value: Any) -> dict[str, Any]:
     if setting != "network":
         return {"training": replace(usual, **{KEYWORDS[setting]: value})}
-    other = {} if value == "usual" else {"backbone": value, "training": TrainConfig()}
+    other = {} if value == "usual" else {"backbone": value, "training": USUAL}
     return {"training": usual, **other}
 
 
@@ -66,14 +68,16 @@ def _searched(
     given: Problem, rates: tuple[float, ...], seed: int, device: str, epochs: int
 ) -> Result:
     """The rate that :func:`unsplit.select` takes: by A too, in fewer epochs."""
-    candidates = {f"{rate:g}": Candidate(learning_rate=rate, **given.network) for rate in rates}
+    candidates = {
+        f"{rate:g}": Candidate(**as_options(learning_rate=rate, **given.network)) for rate in rates
+    }
     selection, price = timed(
         lambda: unsplit.select(
-            given.X, given.labels, candidates, loss=PAPER["loss"], epochs=epochs, device=device,
-            random_state=seed,
+            given.X, given.labels, candidates, device=device, random_state=seed,
+            training=TrainConfig(loss=PAPER["loss"], epochs=epochs),
         )
     )  # fmt: skip
-    return {"searched": selection.best.learning_rate, "search CPU seconds": price}
+    return {"searched": selection.best.training.learning_rate, "search CPU seconds": price}
 
 
 def _tried(given: Problem, choices: dict[str, Any]) -> Result:

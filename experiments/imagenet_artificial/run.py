@@ -47,7 +47,7 @@ def run(trial: Trial, setting: Setting) -> Result:
     X, categories = _data(setting.data, setting.quick)
     labels = artificial(categories, trial["s"], trial["noise"], SEED)
     choices = (
-        {"holdout": 0.2, "epochs": trial["epochs"]}
+        {"cv": 0.2, "epochs": trial["epochs"]}
         if trial["estimator"] == "course"
         else estimator(trial["estimator"], trial["epochs"])
     )

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 import unsplit
 from benchmarks.baselines import euclidean
+from benchmarks.common import as_options
 from experiments.artificial import DIVERGENCES, PAPER
 from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
 from unsplit import PairwiseTVD
 from unsplit.errors import PartitionWarning
-from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
+from unsplit.merging.neighbours.graph import Connections, NeighbourGraph, graph_of_scores
 from unsplit.merging.pairs import mean_rank
 
 FOLDS = 5
@@ -41,7 +42,7 @@ def trained_once(
     """
     _, labels = case.with_outside()
     start = time.monotonic()
-    result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **choices)
+    result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **as_options(**choices))
     seconds = time.monotonic() - start
     graph = unsplit.neighbour_graph(features, labels)
     return {
@@ -89,7 +90,7 @@ def with_graph(
         tree = unsplit.merge(result, n_clusters=1, neighbours=neighbours, rank_by="edges")
         return case.right(tree.linkage)
 
-    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
+    both = mean_rank(result.divergence("overlap"), Connections(graph).distances())
     return {
         "graph of scores": by_edges(by_scores),
         "graph of features": by_edges(graph),
@@ -111,7 +112,9 @@ def retrained(
     first: PairwiseTVD | None = None
     for node in range(k, k + merges):
         seed = int(rng.integers(2**31))
-        result = unsplit.pairwise_tvd(X, labels, random_state=seed, **PAPER, **choices)
+        result = unsplit.pairwise_tvd(
+            X, labels, random_state=seed, **as_options(**PAPER, **choices)
+        )
         first = result if first is None else first
         epochs += len(result.history.epoch)
         pair = result.cluster_ids[closest(result.balanced_accuracy, rng)]
@@ -134,7 +137,7 @@ def published(
     """The paper's method in one call: :func:`unsplit.paper`."""
     k, start = int(case.labels.max()) + 1, time.monotonic()
     tree, distances = unsplit.paper(
-        X, case.labels, n_clusters=k - merges, random_state=random_state, **choices
+        X, case.labels, n_clusters=k - merges, random_state=random_state, **as_options(**choices)
     )
     return {
         "CM": {"published": case.right(tree.linkage)[:merges]},

@@ -11,6 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit
 from benchmarks.baselines import euclidean
+from benchmarks.common import as_options
 from benchmarks.peers.communities import communities, connected
 from experiments.core import Result
 from experiments.imagenet_realistic.methods import FOLDS, linked, with_graph
@@ -25,7 +26,7 @@ DIVERGENCES = ("tv", "lecam", "overlap")
 def trained(X: Any, labels: NDArray[np.int64], **choices: Any) -> tuple[PairwiseTVD, float]:
     """Cross-fitted once; the estimate and the seconds it took."""
     start = time.monotonic()
-    result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **choices)
+    result = unsplit.pairwise_tvd(X, labels, cv=FOLDS, **as_options(**choices))
     return result, time.monotonic() - start
 
 

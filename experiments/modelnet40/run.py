@@ -1,6 +1,7 @@
 """Annotated shapes cut at random into clusters of size s: PointNet++ against one hidden layer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from experiments.artificial import measured
 from experiments.core import Result, Setting, Trial
 from experiments.modelnet40.config import BETTER, FULL, QUICK, SORTED
 from experiments.modelnet40.reading import claims, table
-from unsplit import InputError, TrainConfig
+from unsplit import InputError
+from unsplit.networks.training.loop import USUAL
 from unsplit.overclustering import artificial
 
 __all__ = ["claims", "draw", "minutes", "run", "table", "trials"]
@@ -47,7 +49,7 @@ def run(trial: Trial, setting: Setting) -> Result:
         X = _in_order(X) if trial["backbone"] == SORTED else X
         X, choices["backbone"] = X.reshape(len(X), -1), "single-layer"
     if setting.quick:
-        choices["training"] = TrainConfig(batch_size=16)
+        choices["training"] = replace(USUAL, batch_size=16)
     return measured(X, labels, categories, device=setting.device, random_state=SEED, **choices)
 
 

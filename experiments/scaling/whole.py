@@ -29,9 +29,8 @@ def whole(loss: str, config: Config, device: torch.device, quick: bool) -> dict[
             PictureRows(pictures, device, laps),
             pictures.labels,
             backbone=small_network if quick else "resnet18",
-            holdout=0.2,
-            loss=loss,
-            epochs=config.epochs,
+            cv=0.2,
+            training=unsplit.TrainConfig(loss=loss, epochs=config.epochs),
             device=device,
             random_state=SEED,
         )

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
@@ -59,18 +60,12 @@ def mixed_precision(device: "torch.device") -> "torch.autocast":
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
-# How many blocks of usual_settings() are open in all threads, and what the program had set before.
-_open_blocks = 0
-_settings_before: tuple[Any, str] | None = None
-_counting = threading.Lock()
-
-
 @contextmanager
 def usual_settings() -> Iterator[None]:
     """Compute with torch's usual settings, and put back those of the caller afterwards.
 
     These are gradients without inference mode, no automatic casts, and float32 in full precision,
-    on the CPU where no device is named.
+    on the CPU where no device is named.  Type and precision are shared by all threads.
 
     Examples
     --------
@@ -82,7 +77,10 @@ def usual_settings() -> Iterator[None]:
     import torch
 
     with ExitStack() as stack:
-        stack.enter_context(_of_the_process())
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+        stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        torch.set_default_dtype(torch.float32)
+        torch.set_float32_matmul_precision("highest")
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         for kind in ("cpu", "cuda", "mps"):
@@ -91,33 +89,6 @@ def usual_settings() -> Iterator[None]:
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
         yield
-
-
-@contextmanager
-def _of_the_process() -> Iterator[None]:
-    """Set what all threads share; the last block to end puts it back."""
-    import torch
-
-    global _open_blocks, _settings_before
-    with _counting:
-        if _open_blocks == 0:
-            _settings_before = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-        _open_blocks += 1
-        _set(torch.float32, "highest")
-    try:
-        yield
-    finally:
-        with _counting:
-            _open_blocks -= 1
-            assert _settings_before is not None
-            _set(*(_settings_before if _open_blocks == 0 else (torch.float32, "highest")))
-
-
-def _set(dtype: Any, precision: str) -> None:
-    import torch
-
-    torch.set_default_dtype(dtype)
-    torch.set_float32_matmul_precision(precision)
 
 
 def device_for_sums() -> "torch.device":
@@ -265,7 +236,9 @@ class Generators:
             self.of(torch.device(kind)).set_state(state)
 
 
+# One run at a time is lent torch's global generators; the generators of the run in this context.
 _lending = threading.RLock()
+_own: ContextVar[Generators | None] = ContextVar("generators", default=None)
 
 
 def _global_generator(device: "torch.device") -> "torch.Generator":
@@ -277,19 +250,9 @@ def _global_generator(device: "torch.device") -> "torch.Generator":
     if device.type == "mps":
         return torch.mps._get_default_mps_generator()
     module = torch.get_device_module(device)
-    found: torch.Generator = module.default_generators[
-        module.current_device() if device.index is None else device.index
-    ]
+    place = module.current_device() if device.index is None else device.index
+    found: torch.Generator = module.default_generators[place]
     return found
-
-
-class _Own(threading.local):
-    """The generators of the run in this thread; None if it has none."""
-
-    generators: Generators | None = None
-
-
-_own = _Own()
 
 
 @contextmanager
@@ -303,13 +266,13 @@ def private_randomness(seed: int, lent_on: "torch.device | None" = None) -> Iter
         Where modules of the user compute, if there are any: they draw from torch's global
         generators, which are seeded with ``seed`` meanwhile.
     """
-    before = _own.generators
-    _own.generators = Generators(seed)
+    generators = Generators(seed)
+    token = _own.set(generators)
     try:
-        with nullcontext() if lent_on is None else _own.generators.lent(lent_on):
+        with nullcontext() if lent_on is None else generators.lent(lent_on):
             yield
     finally:
-        _own.generators = before
+        _own.reset(token)
 
 
 def own_generators() -> Generators:
@@ -321,8 +284,9 @@ def own_generators() -> Generators:
     ...     own_generators().seed
     3
     """
-    assert _own.generators is not None, "only within private_randomness"
-    return _own.generators
+    generators = _own.get()
+    assert generators is not None, "only within private_randomness"
+    return generators
 
 
 def own_generator(device: "torch.device") -> "torch.Generator | None":
@@ -332,54 +296,20 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
     ----------
     device : torch.device
         Where the numbers are needed.
-
-    Examples
-    --------
-    >>> import torch
-    >>> with private_randomness(3):
-    ...     one = torch.rand(1, generator=own_generator(torch.device("cpu")))
-    >>> bool(one == torch.rand(1, generator=torch.Generator().manual_seed(3)))
-    True
     """
-    return None if _own.generators is None else _own.generators.of(device)
+    generators = _own.get()
+    return None if generators is None else generators.of(device)
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Let a function of the user change torch's settings and draw numbers: nothing follows."""
-    generators = _own.generators
+    generators = _own.get()
     before = None if generators is None else generators.states()
     with usual_settings():
         yield
     if generators is not None and before is not None:
         generators.continue_from(before)
-
-
-@contextmanager
-def drawn_again_after_errors() -> Iterator[None]:
-    """Let this thread draw the same numbers again if there is an error inside the block.
-
-    Examples
-    --------
-    >>> import torch
-    >>> with private_randomness(3):
-    ...     try:
-    ...         with drawn_again_after_errors():
-    ...             one = torch.rand(1, generator=own_generator(torch.device("cpu")))
-    ...             raise MemoryError
-    ...     except MemoryError:
-    ...         other = torch.rand(1, generator=own_generator(torch.device("cpu")))
-    >>> bool(one == other)
-    True
-    """
-    generators = _own.generators
-    before = None if generators is None else generators.states()
-    try:
-        yield
-    except BaseException:
-        if generators is not None and before is not None:
-            generators.continue_from(before)
-        raise
 
 
 class Ranks:
@@ -484,11 +414,5 @@ def computing_with(ranks: Ranks) -> Iterator[None]:
 
 
 def current() -> Ranks:
-    """Return the processes of this run.
-
-    Examples
-    --------
-    >>> current().size
-    1
-    """
+    """Return the processes of this run."""
     return _computing_with[-1]

@@ -301,7 +301,7 @@ def check_type(name: str, value: object, wanted: type, advice: str) -> None:
 
 
 def numeric_array(name: str, values: Any, n_axes: int) -> np.typing.NDArray[np.float64]:
-    """Return finite real numbers as an array with so many axes, or raise an error.
+    """Return finite real numbers as an array with a number of axes, or raise an error.
 
     Parameters
     ----------

@@ -45,9 +45,9 @@ from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.options import Link, MergeOptions
 from unsplit.merging.plan import looks_like_partition
 from unsplit.merging.tree import MergeTree
-from unsplit.networks.registry import Augment, Backbone
+from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
 from unsplit.overclustering import default_clusterer, overcluster
 from unsplit.overclustering.clusterers import check_clusterer
@@ -145,7 +145,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     overclusterer : scikit-learn clusterer, optional
         Makes the over-clustering when ``fit`` is given none; by default k-means with about √n
         clusters.  See :func:`unsplit.overclustering.default_clusterer`.
-    backbone, augment, training, cv, holdout, loss, epochs, device
+    backbone, training, cv, device
         How distances are estimated.  See :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result.
@@ -224,16 +224,12 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         labels_from: str = "auto",
         overclusterer: Any = None,
         backbone: Backbone = "auto",
-        augment: Augment = "auto",
         training: TrainConfig | None = None,
-        cv: int | str = "auto",
-        holdout: float | None = None,
-        loss: str | None = None,
-        epochs: int = MAX_EPOCHS,
+        cv: float | str = "auto",
         device: str | torch.device = "auto",
         random_state: Any = None,
         progress: bool | Progress = False,
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.max_tvd = max_tvd
@@ -248,12 +244,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.labels_from = labels_from
         self.overclusterer = overclusterer
         self.backbone = backbone
-        self.augment = augment
         self.training = training
         self.cv = cv
-        self.holdout = holdout
-        self.loss = loss
-        self.epochs = epochs
         self.device = device
         self.random_state = random_state
         self.progress = progress
@@ -316,7 +308,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if self.overclusterer is not None:
             check_clusterer("overclusterer", self.overclusterer)
         check_seed(self.random_state)
-        kept = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        # A checkpoint that is made already is removed by whoever made it, once all is written.
+        made = self.checkpoint is None or isinstance(self.checkpoint, Checkpoint)
+        kept = self.checkpoint if made else Checkpoint(self.checkpoint)
         rng = generator_of(self.random_state if kept is None else kept.seeded(self.random_state))
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
@@ -340,7 +334,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.labels_ = self.tree_.labels(self.initial_labels_)
         self._scorer = merged.fitted.scorer
         self._gaps = merged.gaps
-        if kept is not None:
+        if not made:
             kept.remove()
         return self
 
@@ -487,6 +481,19 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             return self.labels_
         return refined(self.labels_, self.neighbours_, self.pairwise_, self.tree_, self._gaps)
 
+    def check_options(self) -> None:
+        """Raise an error if an option cannot be used, or contradicts another; ``fit`` does so too.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> unsplit.ClusterMerger(n_clusters=3, alpha=0.05).check_options()
+        Traceback (most recent call last):
+        unsplit.errors.InputError: n_clusters and alpha are two stopping rules; choose one.
+        """
+        self._options_of(MergeOptions)
+        self._options_of(Settings)
+
     def _options_of(self, kind: Any) -> Any:
         """The parameters that this kind of options has, checked."""
         names = [name for name in kind.__dataclass_fields__ if hasattr(self, name)]
@@ -586,9 +593,8 @@ def merge_overclustering(
     seeds = seeds_of(random_state)
     with reporting(progress) as reporter:
         reporter.on_phase(TRAINING)
-        file = None if checkpoint is None else checkpoint.training("training")
         given = X, encoded, settings, seeds[0], reporter, batch
-        fitted = fit(*given, checkpoint=file, groups=groups)
+        fitted = fit(*given, checkpoint=checkpoint, groups=groups)
         reporter.on_phase(NEIGHBOURS)
         graph = _neighbours(features, encoded, fitted, settings, batch, groups)
         reporter.on_phase(MERGING)

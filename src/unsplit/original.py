@@ -39,7 +39,6 @@ from unsplit.networks.network import (
     pairwise_logistic_loss,
 )
 from unsplit.networks.registry import (
-    Augment,
     Backbone,
     Recipe,
     build_network,
@@ -50,7 +49,7 @@ from unsplit.networks.registry import (
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import (
-    MAX_EPOCHS,
+    Augment,
     TrainConfig,
     Training,
     balanced_draws,
@@ -78,9 +77,7 @@ def paper(
     n_clusters: int,
     distance: str = "scores",
     backbone: Backbone = "auto",
-    augment: Augment = False,
     training: TrainConfig | None = None,
-    epochs: int = MAX_EPOCHS,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> tuple[MergeTree, Matrix]:
@@ -107,11 +104,11 @@ def paper(
         parameters below have no effect.
     backbone : str, torch.nn.Module or callable
         A network, as for :func:`unsplit.pairwise_tvd`.
-    augment : "auto", False or torch.nn.Module
-        As for :func:`unsplit.pairwise_tvd`; the paper names no changes to the observations.
     training : TrainConfig, optional
-        Learning rate, batch size and patience.  Weight decay is not used, nor averaging of weights.
-    epochs, device, random_state
+        Epochs, learning rate, batch size, patience, and changes to the observations, of which there
+        are none unless a module is passed; the paper names none.  Weight decay is not used, nor
+        averaging of weights, and the loss is the paper's.
+    device, random_state
         As for :func:`unsplit.pairwise_tvd`.
 
     Returns
@@ -140,9 +137,7 @@ def paper(
             f"backbone {shown(backbone)} is no network, and the paper trains one; pass a network "
             'such as "mlp", or use pairwise_tvd, which takes classifiers.'
         )
-    settings = Settings(
-        backbone=backbone, epochs=epochs, device=device, augment=augment, training=training
-    )
+    settings = Settings(backbone, device=device, training=training)
     with memory_errors("merging as in the paper", "use fewer clusters or fewer observations"):
         rows = observations(X, choose_device(device), kind_for(X, backbone))
         encoded = encode_labels(labels, len(rows))
@@ -308,7 +303,7 @@ class Accuracies:
         fold = Fold(train, test, test)
         of_rows = np.full(len(self.rows), -1)
         of_rows[self.order] = own
-        lent = is_users(self.settings.backbone, self.settings.augment)
+        lent = is_users(self.settings.backbone, self._augment)
         where = self.rows.device if lent else None
         with private_randomness(int(self.rng.integers(2**63)), where):
             network = self._network(fold, np.bincount(own[~held_out]))
@@ -325,7 +320,7 @@ class Accuracies:
             [fold],
             self._config(len(fold.train), network.head.n_clusters),
             self.rng,
-            epochs=self.settings.epochs,
+            epochs=self.settings.config().epochs,
             draw=every_row,
         )
         while not training.finished:
@@ -334,11 +329,16 @@ class Accuracies:
 
     def _network(self, fold: Fold, sizes: Index) -> Network:
         k, rows = len(sizes), self.rows
-        network = build_network(rows, fold, self.recipe, k, "pairwise", self.settings.augment)
+        network = build_network(rows, fold, self.recipe, k, "pairwise", self._augment)
         make, loss = HEADS[self.head]
         head = make(network.head.in_features, k).to(rows.device)
         head.loss_function = partial(weighted, loss, torch.from_numpy(sizes).to(rows.device))
         return Network(network.backbone, head, network.most_at_once)
+
+    @property
+    def _augment(self) -> Augment:
+        given = self.settings.config().augment
+        return False if given == "auto" else given
 
     def _config(self, n: int, k: int) -> TrainConfig:
         """Plain Adam, in batches whose scores are computed at once."""

@@ -44,7 +44,8 @@ VALUES: dict[str, Any] = {
 }
 ANYTHING = " ".join(VALUES)
 
-ESTIMATE: dict[str, Any] = {"X": X, "labels": Y, "epochs": 1, "random_state": 0}
+ESTIMATE: dict[str, Any] = {"X": X, "labels": Y, "random_state": 0}
+QUICK = unsplit.TrainConfig(epochs=1)
 FIT: dict[str, Any] = {"X": X, "initial_labels": Y}
 
 
@@ -53,16 +54,16 @@ def tree() -> unsplit.MergeTree:
 
 
 def estimate() -> unsplit.PairwiseTVD:
-    return unsplit.pairwise_tvd(**ESTIMATE, cv=2)
+    return unsplit.pairwise_tvd(**ESTIMATE, training=QUICK, cv=2)
 
 
 def merger(**settings: Any) -> unsplit.ClusterMerger:
-    return unsplit.ClusterMerger(**{"epochs": 1, "cv": 2, "random_state": 0, **settings})
+    return unsplit.ClusterMerger(**{"training": QUICK, "cv": 2, "random_state": 0, **settings})
 
 
 TREE, TVD = tree(), estimate()
-SPARSE = unsplit.pairwise_tvd(**ESTIMATE, cv=2, form="sparse")
-WASSERSTEIN = unsplit.pairwise_wasserstein(**ESTIMATE, cv=2, n_maps=1)
+SPARSE = unsplit.pairwise_tvd(**ESTIMATE, training=QUICK, cv=2, form="sparse")
+WASSERSTEIN = unsplit.pairwise_wasserstein(**ESTIMATE, epochs=1, cv=2, n_maps=1)
 GRAPH = unsplit.neighbour_graph(X, Y)
 FITTED = merger().fit(**FIT)
 
@@ -81,20 +82,17 @@ MERGE = dict.fromkeys(
 TRAIN = {
     "batch": "None",
     "groups": "None",
-    "augment": "bool",
     "training": "None",
-    "holdout": "None",
-    "loss": "None",
     "random_state": "None",
     "progress": "bool",
     "checkpoint": "None str",
 }
 DATA = {"y": ANYTHING, **dict.fromkeys(("initial_labels", "batch", "groups", "features"), "None")}
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
-    "pairwise_tvd": (unsplit.pairwise_tvd, {**ESTIMATE, "cv": 2}, TRAIN),
+    "pairwise_tvd": (unsplit.pairwise_tvd, {**ESTIMATE, "training": QUICK, "cv": 2}, TRAIN),
     "pairwise_wasserstein": (
         unsplit.pairwise_wasserstein,
-        {**ESTIMATE, "cv": 2, "n_maps": 1},
+        {**ESTIMATE, "epochs": 1, "cv": 2, "n_maps": 1},
         {"random_state": "None", "progress": "bool"},
     ),
     "merge": (
@@ -115,8 +113,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     ),
     "paper": (
         unsplit.paper,
-        {**ESTIMATE, "n_clusters": 1},
-        {"augment": "bool", "training": "None", "random_state": "None"},
+        {**ESTIMATE, "training": QUICK, "n_clusters": 1},
+        {"training": "None", "random_state": "None"},
     ),
     "refine": (unsplit.refine, {"labels": Y, "neighbours": GRAPH}, {"distances": "None"}),
     "neighbour_graph": (
@@ -126,11 +124,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     ),
     "select": (
         unsplit.select,
-        {**ESTIMATE, "candidates": ["single-layer"]},
+        {**ESTIMATE, "training": QUICK, "candidates": ["single-layer"]},
         {
             "candidates": "None",
             "batch": "None",
-            "loss": "None",
+            "training": "None",
             "random_state": "None",
             "progress": "bool",
         },
@@ -154,22 +152,15 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         unsplit.TrainConfig,
         {},
         {
-            "learning_rate": "float",
-            "weight_decay": "float",
-            "one_epoch": "bool",
-            "batch_folds": "bool None",
-        },
-    ),
-    "Candidate": (
-        Candidate,
-        {},
-        {
             "augment": "bool",
             "learning_rate": "float None",
             "weight_decay": "float None",
             "batch_size": "None",
+            "one_epoch": "bool",
+            "batch_folds": "bool None",
         },
     ),
+    "Candidate": (Candidate, {}, {}),
     "ClusterMerger": (to_fit, {}, {**TRAIN, **MERGE, "overclusterer": "None"}),
     "ClusterMerger.fit": (merger().fit, FIT, DATA),
     "ClusterMerger.predict": (FITTED.predict, {"X": X}, {"X": "square"}),
@@ -304,7 +295,7 @@ MADE = {
 # Called by the library alone.
 WITHIN = {
     "PairwiseTVD.nearest",
-    "Candidate.training",
+    "TrainConfig.over",
     "History.of",
     "ClusterMerger.set_fit_request",
     "ClusterMerger.fit_predict",  # it calls fit

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import unsplit
+from benchmarks.common import as_options
 from unsplit.devices import Generators, private_randomness
 
 CPU = torch.device("cpu")
@@ -140,16 +141,20 @@ def points() -> tuple[np.ndarray, np.ndarray]:
 
 
 def tvd(X: object, y: np.ndarray, **options: object) -> np.ndarray:
-    return unsplit.pairwise_tvd(X, y, epochs=2, cv=2, random_state=0, **options).tvd
+    return unsplit.pairwise_tvd(X, y, cv=2, random_state=0, **as_options(epochs=2, **options)).tvd
 
 
 def selected(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    trials = unsplit.select(X, y, [with_dropout, Attending], epochs=2, random_state=0).trials
+    trials = unsplit.select(
+        X, y, [with_dropout, Attending], training=unsplit.TrainConfig(epochs=2), random_state=0
+    ).trials
     return np.array([trial.mean_accuracy for trial in trials])
 
 
 def predicted(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    merger = unsplit.ClusterMerger(backbone=AlwaysDropping, epochs=2, cv=2, random_state=0)
+    merger = unsplit.ClusterMerger(
+        backbone=AlwaysDropping, training=unsplit.TrainConfig(epochs=2), cv=2, random_state=0
+    )
     return merger.fit(X, initial_labels=y).predict_proba(X)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import Dataset
 
 import unsplit
+from benchmarks.common import as_options
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.kinds import observations
 from unsplit.data.rows.sequences import Ragged, RaggedRows
@@ -34,11 +35,17 @@ def objects(*values: Any) -> np.ndarray:
 
 
 def tvd(X: Any = X, labels: Any = Y, **settings: Any) -> unsplit.PairwiseTVD:
-    return unsplit.pairwise_tvd(X, labels, **{"epochs": 1, "cv": 2, "random_state": 0, **settings})
+    return unsplit.pairwise_tvd(
+        X,
+        labels,
+        **as_options(**{"epochs": 1, "cv": 2, "random_state": 0, **settings}),
+    )
 
 
 def merger(X: Any = X, **settings: Any) -> unsplit.ClusterMerger:
-    return unsplit.ClusterMerger(epochs=1, random_state=0, **settings).fit(X)
+    return unsplit.ClusterMerger(
+        training=unsplit.TrainConfig(epochs=1), random_state=0, **settings
+    ).fit(X)
 
 
 def tree() -> unsplit.MergeTree:
@@ -134,11 +141,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: unsplit.ClusterMerger(random_state=-1).fit(X),
         "random_state must be .* got -1",
     ),
-    "holdout": (lambda: tvd(holdout="a"), "holdout must be a share between 0 and 1, got 'a'"),
-    "holdouts": (lambda: tvd(holdout=np.array([0.1, 0.2])), "holdout must be a share"),
-    "holdout, select": (lambda: unsplit.select(X, Y, holdout="a"), "holdout must be a share"),
-    "no holdout, select": (lambda: unsplit.select(X, Y, holdout=None), "holdout must be a share"),
-    "cv": (lambda: tvd(cv="x"), "cv must be a whole number of at least 2, got 'x'"),
+    "cv": (lambda: tvd(cv="x"), "cv must be a number of folds of at least 2, .*, got 'x'"),
+    "a share of 1": (lambda: tvd(cv=1.0), "cv must be a number of folds .*, got 1.0; 5 is usual"),
+    "cvs": (lambda: tvd(cv=np.array([0.1, 0.2])), "cv must be a number of folds"),
+    "cv, select": (lambda: unsplit.select(X, Y, cv="a"), "cv must be a share .*, got 'a'"),
+    "folds, select": (lambda: unsplit.select(X, Y, cv=5), "cv must be a share .*, got 5"),
     "cv=1000": (lambda: tvd(cv=1000), "cv must be at most 12, the size of the largest cluster"),
     "cv=1000, tiny clusters": (
         lambda: tvd(X[::4], Y[::4], cv=1000),
@@ -175,7 +182,7 @@ def test_refused_in_one_sentence_before_training(
         raise AssertionError("training has started")
 
     monkeypatch.setattr("unsplit.pairwise.api.build_network", never)
-    monkeypatch.setattr("unsplit.selection.api.build_network", never)
+    monkeypatch.setattr("unsplit.selection.build_network", never)
     call, pattern = REFUSED[name]
     with pytest.raises(unsplit.InputError, match=pattern) as caught:
         call()
@@ -224,7 +231,9 @@ def test_masked_and_missing_labels_are_noise(name: str) -> None:
 
 def test_the_estimator_keeps_masked_labels_as_noise() -> None:
     labels = np.ma.masked_array(Y, mask=FIRST_THREE)
-    fitted = unsplit.ClusterMerger(epochs=1, cv=2, random_state=0).fit(X, initial_labels=labels)
+    fitted = unsplit.ClusterMerger(
+        training=unsplit.TrainConfig(epochs=1), cv=2, random_state=0
+    ).fit(X, initial_labels=labels)
     assert (fitted.labels_[:3] == -1).all()
     assert (fitted.labels_[3:] >= 0).all()
     assert (fitted.initial_labels_[:3] == -1).all()
@@ -389,7 +398,9 @@ def test_groups_that_share_no_batch_complete_the_tree() -> None:
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.standard_normal((30, 2)) + shift for shift in (0, 0, 5, 5)])
     batch = np.repeat(["a", "a", "b", "b"], 30)
-    merger = unsplit.ClusterMerger(epochs=1, cv=2, max_tvd=0.6, random_state=0)
+    merger = unsplit.ClusterMerger(
+        training=unsplit.TrainConfig(epochs=1), cv=2, max_tvd=0.6, random_state=0
+    )
     tree = merger.fit(points, initial_labels=np.repeat(range(4), 30), batch=batch).tree_
     assert tree.mapping == {0: 0, 1: 0, 2: 1, 3: 1}
     assert tree.merges[-1].why == "beyond the cut: no batch has at least two observations of each"

@@ -122,7 +122,9 @@ class Scores(Npz):
 def batched_estimate():
     X, labels = unsplit.datasets.gaussians([[0, 0], [1, 0], [9, 0]], 30, random_state=0)
     batch = np.arange(len(X)) % 2 * (labels < 2)
-    return unsplit.pairwise_tvd(X, labels, batch=batch, cv=2, epochs=1, random_state=0)
+    return unsplit.pairwise_tvd(
+        X, labels, batch=batch, cv=2, training=unsplit.TrainConfig(epochs=1), random_state=0
+    )
 
 
 def estimate():
@@ -133,7 +135,9 @@ def estimate():
 
 def sparse_estimate():
     X, labels = unsplit.datasets.gaussians([[0, 0], [1, 0], [9, 0]], 30, random_state=0)
-    return unsplit.pairwise_tvd(X, labels, form="sparse", cv=2, epochs=1, random_state=0)
+    return unsplit.pairwise_tvd(
+        X, labels, form="sparse", cv=2, training=unsplit.TrainConfig(epochs=1), random_state=0
+    )
 
 
 def wasserstein():

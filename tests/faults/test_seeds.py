@@ -24,13 +24,25 @@ def network_with_dropout() -> torch.nn.Module:
 
 
 CALLS = {
-    "pairwise_tvd": lambda X, y: unsplit.pairwise_tvd(X, y, epochs=2, random_state=0).tvd,
+    "pairwise_tvd": lambda X, y: (
+        unsplit.pairwise_tvd(X, y, training=unsplit.TrainConfig(epochs=2), random_state=0).tvd
+    ),
     "dropout": lambda X, y: (
-        unsplit.pairwise_tvd(X, y, backbone=network_with_dropout, epochs=2, random_state=0).tvd
+        unsplit.pairwise_tvd(
+            X,
+            y,
+            backbone=network_with_dropout,
+            training=unsplit.TrainConfig(epochs=2),
+            random_state=0,
+        ).tvd
     ),
     "sequences": lambda X, y: (
         unsplit.pairwise_tvd(
-            np.repeat(X, 8, axis=0).reshape(90, 8, 3)[..., :2], y, epochs=1, cv=2, random_state=0
+            np.repeat(X, 8, axis=0).reshape(90, 8, 3)[..., :2],
+            y,
+            training=unsplit.TrainConfig(epochs=1),
+            cv=2,
+            random_state=0,
         ).tvd
     ),
     "wasserstein": lambda X, y: (
@@ -40,7 +52,11 @@ CALLS = {
         [
             trial.mean_accuracy
             for trial in unsplit.select(
-                X, y, ["mlp", "single-layer"], epochs=2, random_state=0
+                X,
+                y,
+                ["mlp", "single-layer"],
+                training=unsplit.TrainConfig(epochs=2),
+                random_state=0,
             ).trials
         ]
     ),
@@ -95,7 +111,7 @@ def test_no_network_of_ours_draws_from_the_global_generator(kind: str) -> None:
     unsplit.pairwise_tvd(
         KINDS[kind](X)[few],
         y[few],
-        epochs=1,
+        training=unsplit.TrainConfig(epochs=1),
         cv=2,
         random_state=0,
         progress=look,

@@ -1,8 +1,6 @@
 """Whatever the caller has set in torch, the result is the same and the settings are left alone."""
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import numpy as np
@@ -11,12 +9,11 @@ import torch
 from torch import nn
 
 import unsplit
-from unsplit.devices import usual_settings
 from unsplit.networks.training.progress import Reporter, StepRecord
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 1]], 40, random_state=0)
 PICTURES = np.random.default_rng(0).integers(0, 200, (160, 12, 12, 3)).astype(np.uint8)
-QUICK = {"epochs": 2, "random_state": 0, "device": "cpu"}
+QUICK = {"training": unsplit.TrainConfig(epochs=2), "random_state": 0, "device": "cpu"}
 
 
 @contextmanager
@@ -167,23 +164,3 @@ def test_a_progress_function_cannot_change_the_settings_of_a_run(change: str) ->
         X, LABELS, ["mlp"], **QUICK, progress=lambda *_: CHANGES[change]()
     ).trials
     assert trials[0].epochs == 2
-
-
-def test_of_several_threads_the_last_one_puts_the_settings_back() -> None:
-    begun, ended = threading.Barrier(2), threading.Event()
-
-    def first() -> torch.dtype:
-        with usual_settings():
-            begun.wait()
-            ended.wait()
-            return torch.get_default_dtype()
-
-    def second() -> None:
-        with usual_settings():
-            begun.wait()
-        ended.set()
-
-    with default_dtype(torch.float64), ThreadPoolExecutor(2) as pool:
-        found = pool.submit(first)
-        pool.submit(second).result()
-        assert found.result() == torch.float32

@@ -27,12 +27,12 @@ RULES: dict[str, dict[str, Any]] = {
 }
 # One setting changed, other networks.
 TRAINED_OTHERWISE: dict[str, dict[str, Any]] = {
-    "unsplit, loss=pairwise": {"loss": "pairwise"},
+    "unsplit, loss=pairwise": {"training": unsplit.TrainConfig(loss="pairwise")},
     "unsplit, cv=3": {"cv": 3},
     "unsplit, cv=10": {"cv": 10},
-    "unsplit, holdout=0.2": {"holdout": 0.2},
-    "unsplit, epochs=10": {"epochs": 10},
-    "unsplit, epochs=30": {"epochs": 30},
+    "unsplit, holdout=0.2": {"cv": 0.2},
+    "unsplit, epochs=10": {"training": unsplit.TrainConfig(epochs=10)},
+    "unsplit, epochs=30": {"training": unsplit.TrainConfig(epochs=30)},
     "unsplit, backbone=single-layer": {"backbone": "single-layer"},
 }
 # The same tree; then observations go where their neighbours are.

@@ -18,7 +18,7 @@ LARGE_TVD = 0.5
 LEAST_TVD = 0.05
 # With fewer held-out observations the interval of the TVD always reaches beyond LARGE_TVD.
 FEWEST_TO_BE_ALIKE = 12
-# Where tests decide, so many of its nearest clusters are compared with each: of many more distant
+# Where tests decide, this many of its nearest clusters are compared with each: of many more distant
 # pairs some would pass by chance.
 REACH = 10
 # A cluster of fewer observations comes last in the review and is grey in figures, and its distances

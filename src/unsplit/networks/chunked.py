@@ -131,15 +131,6 @@ def mean_hits(
 ) -> Tensor:
     """Share of the other clusters that score lower than the own cluster; ties count half.
 
-    Parameters
-    ----------
-    features, weight, bias, clusters, blocks
-        As for :func:`chunked_loss`.
-
-    Returns
-    -------
-    Tensor of shape (b,)
-
     Examples
     --------
     >>> weight = torch.tensor([[3.0], [1.0], [2.0], [2.0]])
@@ -213,11 +204,6 @@ def product_type(features: Tensor, weight: Tensor) -> torch.dtype:
 
     bfloat16 on CUDA, where autocast or the features ask for it; otherwise at least float32, because
     a CPU gains nothing from less, and the slopes of many clusters are too small for float16.
-
-    Examples
-    --------
-    >>> product_type(torch.ones(2, 3, dtype=torch.bfloat16), torch.ones(4, 3))
-    torch.float32
     """
     asked = torch.promote_types(features.dtype, weight.dtype)
     if features.device.type == "cuda":
@@ -231,21 +217,7 @@ def product_type(features: Tensor, weight: Tensor) -> torch.dtype:
 
 
 def blocks_for(n_rows: int, kind: torch.dtype, device: torch.device) -> Blocks:
-    """Choose how the blocks of a batch are computed.
-
-    Parameters
-    ----------
-    n_rows : int
-        Observations in the batch, b.
-    kind : torch.dtype
-        Of the products.
-    device : torch.device
-
-    Examples
-    --------
-    >>> blocks_for(256, torch.float32, torch.device("cpu")).size
-    4096
-    """
+    """Choose how the blocks of a batch of ``n_rows`` observations are computed."""
     if device.type != "cuda":
         return Blocks(_clusters(CPU_BLOCK, n_rows))
     kernel = kind != torch.float64 and usable(device)
@@ -258,25 +230,7 @@ def _clusters(elements: int, n_rows: int) -> int:
 
 
 def own_scores(features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor) -> Tensor:
-    """Score of every observation for its own cluster; zero where ``columns`` is −1.
-
-    Parameters
-    ----------
-    features : Tensor of shape (b, h)
-    weight : Tensor of shape (k, h)
-    bias : Tensor of shape (k,)
-    columns : integer Tensor of shape (b,)
-
-    Returns
-    -------
-    Tensor of shape (b,)
-        At least float32.
-
-    Examples
-    --------
-    >>> own_scores(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4), torch.tensor([2, -1]))
-    tensor([4., 0.])
-    """
+    """Scores for the own clusters, at least float32; zero where ``columns`` is −1."""
     wide = wide_type(features.dtype)
     if not len(weight):
         return torch.zeros(len(features), dtype=wide, device=features.device)
@@ -289,26 +243,7 @@ def own_scores(features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor) 
 def log_sum_exp(
     features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor, blocks: Blocks
 ) -> Tensor:
-    """Logarithm of the sum of exp(score) over all clusters but the own.
-
-    Parameters
-    ----------
-    features, weight, bias, columns
-        As for :func:`own_scores`.
-    blocks : Blocks
-
-    Returns
-    -------
-    Tensor of shape (b,)
-        −∞ if there are no other clusters.
-
-    Examples
-    --------
-    >>> columns = torch.tensor([2, -1])
-    >>> zeros = torch.zeros(4, 3), torch.zeros(4)
-    >>> log_sum_exp(torch.ones(2, 3), *zeros, columns, Blocks(2)).exp().round()
-    tensor([3., 4.])
-    """
+    """Logarithm of Σ exp(score) over all clusters but the own; −∞ if there are no others."""
     wide = wide_type(features.dtype)
     size = min(blocks.size, len(weight))
     sums = (KernelLogSumExp if blocks.kernel else PlainLogSumExp)(columns, size)
@@ -322,24 +257,7 @@ def hits_over_blocks(
 ) -> Tensor:
     """Twice the number of clusters that score lower than the own cluster; ties count one.
 
-    Parameters
-    ----------
-    features, weight, bias, columns
-        As for :func:`own_scores`.
-    own : Tensor of shape (b,)
-        Scores for the own clusters, also where another process holds them.
-    blocks : Blocks
-
-    Returns
-    -------
-    integer Tensor of shape (b,)
-
-    Examples
-    --------
-    >>> weight, columns = torch.tensor([[3.0], [1.0], [2.0], [2.0]]), torch.tensor([-1])
-    >>> own = torch.tensor([2.0])
-    >>> hits_over_blocks(torch.ones(1, 1), weight, torch.zeros(4), columns, own, Blocks(3))
-    tensor([4])
+    ``own`` has the scores for the own clusters, also where another process holds them.
     """
     found = torch.zeros(len(features), dtype=torch.long, device=features.device)
     own = own[:, None]
@@ -363,22 +281,8 @@ def over_blocks(
 ) -> Shard:
     """Sum the loss and its gradients over blocks of clusters, without the own clusters.
 
-    Parameters
-    ----------
-    features, weight, bias, columns
-        As for :func:`own_scores`.
-    shift : Tensor of shape (b,)
-        The own scores (pairwise), or the log-sum-exp of the scores of all clusters (softmax).
-    loss : {"softmax", "pairwise"}
-    factor : float
-        What gradients are multiplied with.
-    blocks : Blocks
-
-    Examples
-    --------
-    >>> zeros = torch.zeros(4, 3), torch.zeros(4), torch.tensor([2, -1]), torch.zeros(2)
-    >>> over_blocks(torch.ones(2, 3), *zeros, "pairwise", 1.0, Blocks(3)).slopes
-    tensor([1.5000, 2.0000])
+    ``shift`` is the own score (pairwise), or the log-sum-exp of the scores of all clusters
+    (softmax); gradients are multiplied by ``factor``.
     """
     wide, device = wide_type(features.dtype), features.device
     size = min(blocks.size, len(weight))

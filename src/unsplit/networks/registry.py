@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -30,7 +30,7 @@ from unsplit.networks.network import (
     StandardizeSequences,
 )
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.loop import USUAL, Augment, TrainConfig, check_augment
 
 
 class Estimator(Protocol):
@@ -43,7 +43,7 @@ class Estimator(Protocol):
 Backbone = str | nn.Module | Estimator | Callable[[], nn.Module]
 
 # Convolutions with batch normalisation need less weight decay than small networks.
-DEEP = TrainConfig(learning_rate=1e-3, weight_decay=0.1, batch_size=256)
+DEEP = replace(USUAL, weight_decay=0.1)
 # Small batches: with few images, an epoch is ten steps, whatever their size.
 ON_CPU = replace(DEEP, learning_rate=3e-3, batch_size=64)
 CLOUDS = replace(DEEP, learning_rate=3e-4, batch_size=64)
@@ -65,12 +65,12 @@ class Recipe:
     name: str
     kind: str | None  # of data; None for any
     build: Callable[[Rows, Index], nn.Module]  # from the rows and the indices of the training rows
-    training: TrainConfig = field(default_factory=TrainConfig)
+    training: TrainConfig = USUAL
     image_side: int | None = None  # images with a longer shorter side are reduced to it first
     more_augmentation: bool = False  # whether photographs are changed more than a little
 
     def training_for(self, n_draws: int) -> TrainConfig:
-        """Settings of training for so many observations in an epoch: long ones get larger batches.
+        """Settings of training for epochs of n observations: long ones get larger batches.
 
         A is not lower for it, and steps of small networks cost time whatever their size
         (docs/scale.md).  Networks for images and the like would take too much memory.
@@ -158,7 +158,7 @@ RECIPES = {
 # What it chooses from.  Integer columns need less weight decay than many noisy ones.
 CANDIDATES = (
     _MLP,
-    replace(_MLP, name="mlp with less weight decay", training=TrainConfig(weight_decay=0.1)),
+    replace(_MLP, name="mlp with less weight decay", training=replace(USUAL, weight_decay=0.1)),
     RECIPES["trees"],
     RECIPES["lda"],
 )
@@ -208,15 +208,19 @@ def is_fitted_once(backbone: Backbone) -> bool:
     return named or _is_classifier(backbone)
 
 
-def refuse_for_classifiers(backbone: Backbone, **options: object) -> None:
-    """Raise an error if an option of networks is given for what is no network.
+def refuse_for_classifiers(backbone: Backbone, training: TrainConfig) -> None:
+    """Raise an error if settings of networks are given for what is no network.
+
+    A limit of epochs or no augmentation is none.
 
     Examples
     --------
-    >>> refuse_for_classifiers("mlp", training=TrainConfig())
-    >>> refuse_for_classifiers("lda", training=None)
+    >>> refuse_for_classifiers("mlp", TrainConfig(patience=3))
+    >>> refuse_for_classifiers("lda", TrainConfig(epochs=5))
     """
-    for name in [name for name, value in options.items() if value is not None]:
+    for name, value in training.given.items():
+        if name == "epochs" or isinstance(value, bool):
+            continue
         if chooses(backbone) or is_fitted_once(backbone):
             raise InputError(
                 f"{name} is for networks, and backbone {shown(backbone)} is none, or chooses "
@@ -247,7 +251,7 @@ def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
 
 
 def _of_network(backbone: Any, rows: Rows) -> Recipe:
-    training = TrainConfig() if rows.kind == "vectors" else DEEP
+    training = USUAL if rows.kind == "vectors" else DEEP
 
     def build(rows: Rows, train: Index) -> nn.Module:
         # Copied even if a function made it, because it may return the same network every time.
@@ -286,18 +290,6 @@ def default_name(rows: Rows) -> str:
     if rows.kind == "sequences":
         return "resnet1d" if rows.rate is None else "logmel"
     return {"vectors": "mlp", "counts": "bag-of-words", "points": "pointnet++"}[rows.kind]
-
-
-Augment = str | bool | nn.Module
-
-
-def check_augment(augment: object) -> None:
-    """Raise an error unless this is "auto", True, False or a module."""
-    automatic = isinstance(augment, str) and augment == "auto"
-    if not automatic and not isinstance(augment, (bool, nn.Module)):
-        raise InputError(
-            f'augment must be "auto", False or a torch.nn.Module, got {shown(augment)}.'
-        )
 
 
 # Classes whose modules draw from the generator of the run.

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,30 +41,29 @@ from unsplit.errors import (
     SmallClusterWarning,
     check_choice,
     check_flag,
-    check_whole,
     is_number,
+    is_whole,
+    option,
     shown,
     warn,
 )
-from unsplit.networks.network import LOSSES, Network
+from unsplit.networks.network import Network
 from unsplit.networks.registry import (
     BEST,
     BIG_BATCH,
     FIRST_LAYER,
-    Augment,
     Backbone,
     build_network,
     candidates_for,
-    check_augment,
     is_fitted_once,
     is_users,
     refuse_for_classifiers,
     wanted_kind,
 )
-from unsplit.networks.training.checkpoint import Checkpoint, TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, draws_in_epoch
-from unsplit.networks.training.progress import TRAINING, Bars, EpochRecord, Reporter
+from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
+from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
 from unsplit.pairwise.folds import USUAL_FOLDS, make_folds, require_folds
 from unsplit.pairwise.groups import check_groups, check_overlap
 from unsplit.pairwise.heldout_scores import (
@@ -118,13 +117,9 @@ def pairwise_tvd(
     batch: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     backbone: Backbone = "auto",
-    augment: Augment = "auto",
     training: TrainConfig | None = None,
-    cv: int | str = "auto",
-    holdout: float | None = None,
-    loss: str | None = None,
+    cv: float | str = "auto",
     form: str = "auto",
-    epochs: int = MAX_EPOCHS,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Progress = False,
@@ -162,30 +157,19 @@ def pairwise_tvd(
         any classifier of scikit-learn with ``predict_proba`` or ``decision_function``: a copy is
         fitted in each fold.  "best" takes the one with the highest A among the network, the network
         with less weight decay, trees and lda; this costs several times as much.
-    augment : "auto", False or torch.nn.Module
-        Random changes to the observations during training.  "auto": small shifts of images, and
-        flips and changes of colour for photographs, with zooms for "resnet18"; jitter and dropout
-        of points; shifts and noise in sequences; no change to vectors.
     training : TrainConfig, optional
-        How to train: learning rate, batch size and so on.  None uses what suits the backbone;
-        :func:`unsplit.select` can choose for you.
-    cv : int or "auto"
+        How to train: epochs, loss, changes to the observations, learning rate and so on.  Settings
+        that are not given are those that suit the backbone; :func:`unsplit.select` can choose.
+    cv : int, float or "auto"
         Number of folds for cross-fitting.  Each observation is scored by a network that was not
         trained on it.  "auto" makes five folds; but of more than 20,000 observations, clusters of
         at least 300 are held out once, a third of each or 200, and at most 600 are trained on; and
-        so are all clusters if less than a hundredth of the observations is in smaller ones.
-    holdout : float, optional
-        Share of every cluster to hold out once, as in the paper, instead of cross-fitting.
-    loss : {"softmax", "pairwise"}, optional
-        "softmax" is class-balanced cross-entropy, "pairwise" the paper's balanced pairwise
-        logistic loss; both have the same minimiser.  None means "softmax".
+        so are all clusters if less than a hundredth of the observations is in smaller ones.  A
+        share between 0 and 1, such as 0.2, is held out of every cluster once, as in the paper.
     form : {"auto", "dense", "sparse"}
         "dense" keeps all pairs in (k, k) arrays, "sparse" only pairs that are ever confused; all
         others have the TVD 1.  "auto" is "sparse" for more than 10,000 clusters without batches,
         and where (k, k) arrays would not fit into memory.
-    epochs : int
-        The most epochs, set only here; training ends earlier when the mean held-out accuracy
-        stops improving.
     device : str or torch.device
         "auto" uses CUDA if available, else MPS, else the CPU.
     random_state : int, Generator, RandomState or None
@@ -212,15 +196,15 @@ def pairwise_tvd(
     >>> bool(result.tvd[0, 1] < 0.2 and result.tvd[0, 2] > 0.9)
     True
     """
-    settings = Settings(backbone, cv, holdout, loss, epochs, device, augment, training, form)
+    settings = Settings(backbone, cv, device, training, form)
     refuse_other_order(X, labels=labels, batch=batch, groups=groups)
     if checkpoint is None:
         return fit(X, labels, settings, random_state, progress, batch, groups=groups).result
     check_seed(random_state)
     kept = Checkpoint(checkpoint)
-    seed, file = kept.seeded(random_state), kept.training(TRAINING)
+    seed = kept.seeded(random_state)
     given = X, labels, settings, seed, progress, batch
-    result = fit(*given, checkpoint=file, groups=groups).result
+    result = fit(*given, checkpoint=kept, groups=groups).result
     kept.remove()
     return result
 
@@ -230,53 +214,31 @@ class Settings:
     """The choices of :func:`pairwise_tvd`, under the same names."""
 
     backbone: Backbone = "auto"
-    cv: int | str = "auto"
-    holdout: float | None = None
-    loss: str | None = None
-    epochs: int = MAX_EPOCHS
+    cv: float | str = "auto"
     device: str | torch.device = "auto"
-    augment: Augment = "auto"
     training: TrainConfig | None = None
     form: str = "auto"
 
     def __post_init__(self) -> None:
-        holdout = self.holdout
         check_choice("form", self.form, FORMS)
-        if holdout is None and not self.folds_by_need:
-            check_whole("cv", self.cv, 2, '5 is usual, and "auto" the default')
-        if holdout is not None and not (is_number(holdout) and 0 < holdout < 1):
+        if not is_cv(self.cv):
             raise InputError(
-                f"holdout must be a share between 0 and 1, got {shown(holdout)}; the paper uses "
-                "about 0.2."
+                f"{option('cv')} must be a number of folds of at least 2, a share to hold out "
+                f'between 0 and 1, or "auto", got {shown(self.cv)}; 5 is usual.'
             )
-        if self.loss is not None:
-            check_choice("loss", self.loss, tuple(LOSSES))
-        check_whole("epochs", self.epochs, 1)
-        check_augment(self.augment)
         if self.training is not None and not isinstance(self.training, TrainConfig):
             raise InputError(
-                f"training must be an unsplit.TrainConfig or None, got {shown(self.training)}; the "
-                "number of epochs is set by epochs."
+                f"training must be an unsplit.TrainConfig or None, got {shown(self.training)}; "
+                "pass for example unsplit.TrainConfig(epochs=50)."
             )
-        own = self.augment if isinstance(self.augment, nn.Module) else None
-        refuse_for_classifiers(self.backbone, training=self.training, loss=self.loss, augment=own)
-
-    @property
-    def loss_name(self) -> str:
-        """The chosen loss, or the default."""
-        return self.loss or "softmax"
-
-    @property
-    def folds_by_need(self) -> bool:
-        """Whether the sizes of the clusters decide about the folds."""
-        return self.holdout is None and isinstance(self.cv, str) and self.cv == "auto"
+        refuse_for_classifiers(self.backbone, self.config(TrainConfig()))
 
     @property
     def n_folds(self) -> int:
         """How many networks are trained at most."""
-        if self.holdout is not None:
-            return 1
-        return USUAL_FOLDS if self.folds_by_need else int(self.cv)
+        if isinstance(self.cv, str):
+            return USUAL_FOLDS
+        return 1 if is_share(self.cv) else int(self.cv)
 
     def is_sparse(self, n_clusters: int, n_batches: int = 1, in_groups: bool = False) -> bool:
         """Whether only confused pairs of so many clusters are kept."""
@@ -302,12 +264,24 @@ class Settings:
         self, clusters: Index, rng: np.random.Generator, groups: Index | None = None
     ) -> list[Fold]:
         """Split the observations of these clusters, or whole groups of them."""
-        cv = self.cv if self.holdout is None else float(self.holdout)
+        cv = float(self.cv) if is_share(self.cv) else self.cv
         return make_folds(clusters, cv, rng, groups)
 
-    def config(self, usual: TrainConfig) -> TrainConfig:
+    def config(self, usual: TrainConfig = USUAL) -> TrainConfig:
         """How to train a network that is usually trained so."""
-        return self.training or usual
+        return usual if self.training is None else self.training.over(usual)
+
+
+def is_cv(cv: Any) -> bool:
+    """Whether this is "auto", a share to hold out or a number of folds."""
+    if isinstance(cv, str):
+        return cv == "auto"
+    return is_share(cv) or (is_whole(cv) and cv >= 2)
+
+
+def is_share(cv: Any) -> bool:
+    """Whether this is a share to hold out, and no number of folds."""
+    return is_number(cv) and 0 < cv < 1
 
 
 @usual_settings()
@@ -319,7 +293,7 @@ def fit(
     progress: bool | Progress = False,
     batch: ArrayLike | None = None,
     shared: bool = True,
-    checkpoint: TrainingFile | None = None,
+    checkpoint: Checkpoint | None = None,
     groups: ArrayLike | None = None,
 ) -> Fitted:
     """Do what :func:`pairwise_tvd` does, and keep the trained networks.
@@ -332,7 +306,7 @@ def fit(
         All other choices.
     shared : bool
         Whether it is an error that no two clusters can be compared.
-    checkpoint : TrainingFile, optional
+    checkpoint : Checkpoint, optional
         Keeps the training from time to time; if it has one, training continues from there.
     """
     check_progress(progress)
@@ -341,7 +315,7 @@ def fit(
         where = choose_device(settings.device)
         rows = observations(X, where, kind_for(X, settings.backbone))
         encoded = encode_labels(labels, len(rows))
-        if settings.holdout is None and not settings.folds_by_need:
+        if is_whole(settings.cv):
             require_folds(settings.n_folds, encoded.clusters)
         recipes = candidates_for(settings.backbone, rows)
         given = getattr(rows, "values", None)
@@ -375,14 +349,14 @@ def fit(
         names = np.zeros(k, np.int64)
         names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))
-        lent_on = where if is_users(settings.backbone, settings.augment) else None
+        lent_on = where if is_users(settings.backbone, settings.config().augment) else None
         found: list[Trained] = []
         with reporting(progress, "training") as reporter:
             for recipe in recipes:
                 config = settings.config(recipe.training_for(n_draws))
                 with private_randomness(seed, lent_on):
                     networks = [
-                        build_network(rows, fold, recipe, k, settings.loss_name, settings.augment)
+                        build_network(rows, fold, recipe, k, config.loss, config.augment)
                         for fold in folds
                     ]
                     if checkpoint is not None and not found:
@@ -398,7 +372,7 @@ def fit(
                     # The file has room for the networks of one training.
                     scores, history = heldout_scores(
                         networks, rows, clusters, folds, config, rng, reporter, names,
-                        settings.epochs, checkpoint if len(recipes) == 1 else None,
+                        config.epochs, checkpoint if len(recipes) == 1 else None,
                     )  # fmt: skip
                 found.append(Trained(recipe.name, config, networks, scores, history))
         best = found[0]
@@ -449,12 +423,11 @@ def _described(
     """Name what training depends on beside data, labels and seed."""
     own = settings.backbone.state_dict() if isinstance(settings.backbone, nn.Module) else {}
     return {
-        "training": asdict(config),
-        "network": f"{networks[0]} {settings.loss_name}",
+        "training": asdict(replace(config, augment=False)),  # the network shows its own
+        "network": str(networks[0]),
         **({"backbone": BEST} if settings.backbone == BEST else {}),
         "weights": checksum({}, {name: value.cpu().numpy() for name, value in own.items()}),
-        "folds": [settings.n_folds, settings.holdout],
-        "epochs": settings.epochs,
+        "folds": str(settings.cv),
     }
 
 

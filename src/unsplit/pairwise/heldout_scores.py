@@ -26,13 +26,12 @@ from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, 
 from unsplit.errors import ConfusionWarning, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
-from unsplit.networks.training.checkpoint import TrainingFile
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, judge_of, train
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, judge_of
 from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.confusions import MOST_CONFUSIONS, count_confusions
-from unsplit.pairwise.divergences import directed_means, hit
+from unsplit.pairwise.divergences import MOST_CONFUSIONS, count_confusions, directed_means, hit
 from unsplit.pairwise.groups import shared_batches
 from unsplit.pairwise.result import PairwiseTVD, by_groups
 from unsplit.pairwise.scores import HeldoutScores
@@ -169,21 +168,25 @@ def heldout_scores(
     reporter: Reporter | None = None,
     names: Index | None = None,
     epochs: int = MAX_EPOCHS,
-    checkpoint: TrainingFile | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[HeldoutScores, History]:
     """Train one network per fold and use it to score the ``test`` rows of its fold.
 
     Parameters
     ----------
     networks, rows, folds, config, rng, reporter, epochs, checkpoint
-        As for :func:`unsplit.networks.training.loop.train`.
+        As for :class:`unsplit.networks.training.loop.Training`.
     clusters : ndarray of shape (n,)
         Cluster of every row, as numbered for the networks.
     names : ndarray of shape (k,), optional
         In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
-    history = train(networks, rows, on_device, folds, config, rng, reporter, epochs, checkpoint)
+    training = Training(
+        networks, rows, on_device, folds, config, rng,
+        epochs=epochs, reporter=reporter, checkpoint=checkpoint, ranks=current(),
+    )  # fmt: skip
+    history = training.run()
     names = np.arange(networks[0].head.n_clusters) if names is None else names
     tests = [fold.test for fold in folds]
     return scores_of(networks, rows, clusters, tests, names, current()), history

@@ -120,14 +120,8 @@ class LipschitzMaps(nn.Module):
 
         |map(x) − map(y)|² = keeps · |δ|² + Σ signs · (forward(x) − forward(y))².
 
-    Parameters
-    ----------
-    n_models, n_maps : int
-        Number of models, such as one for each fold of cross-fitting, and of maps of each kind.
-    n_features : int
-        Features of x.  Rows should have mean zero and E|x|² = 1, because folds and centres are
-        drawn for such data.
-
+    Rows of x should have mean zero and E|x|² = 1, because folds and centres are drawn for such
+    data.
     ``signs`` has shape (B, h), ``keeps`` and ``kind`` (numbers from 1 on) have shape (B,).
     """
 
@@ -140,8 +134,7 @@ class LipschitzMaps(nn.Module):
         self.folding = [FoldingMaps(n_models, n_maps, n_features, width) for width in WIDTHS]
         self.radial = RadialMaps(n_models, n_maps, n_features)
         self.kinds = nn.ModuleList([*self.folding, self.radial])  # so torch finds their parameters
-        self.n_columns = [*(2 * width for width in WIDTHS), 1]
-        signs = torch.zeros(len(self.kinds), max(self.n_columns))
+        signs = torch.zeros(len(self.kinds), 2 * max(WIDTHS))
         for row, width in zip(signs, WIDTHS, strict=False):
             row[:width], row[width : 2 * width] = 1.0, -1.0
         signs[-1, 0] = 1.0
@@ -152,18 +145,8 @@ class LipschitzMaps(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Outputs of the maps for x (M, b, n_features), shape (M, B, b, h), padded with zeros."""
-        h = self.signs.shape[1]
-        found = self.by_kind(x)
+        found, h = [maps(x) for maps in self.kinds], self.signs.shape[1]
         return torch.cat([nn.functional.pad(f, (0, h - f.shape[-1])) for f in found], dim=1)
-
-    def by_kind(self, x: Tensor) -> list[Tensor]:
-        """The outputs for each kind of map, without padding."""
-        return [maps(x) for maps in self.kinds]
-
-    def split(self, values: Tensor) -> list[Tensor]:
-        """Split values of the shape of :meth:`forward` by kind of map, without padding."""
-        parts = zip(values.chunk(len(self.kinds), dim=1), self.n_columns, strict=True)
-        return [part[..., :n].clone() for part, n in parts]
 
     def optimizer(self) -> torch.optim.Adam:
         """Adam with steps small enough for :meth:`make_orthonormal`."""
@@ -247,12 +230,6 @@ def nearest_orthonormal(weight: Tensor) -> Tensor:
 
     Uses Newton's iteration for the polar factor, which needs only matrix products and is therefore
     fast on every device.
-
-    Examples
-    --------
-    >>> nearest_orthonormal(torch.tensor([[0.9, 0.0], [0.0, 1.1]]))
-    tensor([[1.0000, 0.0000],
-            [0.0000, 1.0000]])
     """
     tall = weight.shape[-2] > weight.shape[-1]
     for _ in range(NEWTON_STEPS):
@@ -274,18 +251,10 @@ def _orthonormal(n_models: int, n_maps: int, a: int, b: int) -> Tensor:
 class ClusterMeans:
     """Means of clusters under M models of B maps and, as the first map, the identity.
 
-    Parameters
-    ----------
-    raw : ndarray of shape (M, k, d)
-        Means of the observations themselves.
-    mapped : ndarray of shape (M, 1 + B, k, h)
-        Means of the outputs of :class:`LipschitzMaps`; zeros for the identity.
-    counts : ndarray of shape (M, k)
-        Number of observations in each mean; without any, the mean is zero.
-    signs : ndarray of shape (1 + B, h)
-    keeps, kind : ndarray of shape (1 + B,)
-        How :class:`LipschitzMaps` computes distances from ``mapped`` and ``raw``, and the kind of
-        each map.  The identity keeps everything, and is the only map of kind 0.
+    ``raw`` (M, k, d) are means of the observations themselves, ``mapped`` (M, 1 + B, k, h) those of
+    the outputs of :class:`LipschitzMaps`, ``counts`` (M, k) their numbers of observations; without
+    any, a mean is zero.  ``signs``, ``keeps`` and ``kind`` say how distances are computed from
+    both; the identity keeps everything, and is the only map of kind 0.
     """
 
     raw: Array
@@ -373,25 +342,25 @@ def train(
 ) -> tuple[ClusterMeans, Array]:
     """Train one model per fold in place to move the means of clusters apart.
 
-    Returns
-    -------
-    ClusterMeans
-        Of the training rows at the end.
-    ndarray of shape (epochs + 1,)
-        Mean over folds and pairs of the bound that the trained maps give on training rows, before
-        each epoch and at the end.
+    Returned are the means of the training rows at the end, and the mean over folds and pairs of the
+    bound that the trained maps give on training rows, before each epoch and at the end.
     """
     y, trained = torch.from_numpy(clusters).to(x.device), [fold.train for fold in folds]
     optimizer, history = maps.optimizer(), []
+    models = torch.arange(len(folds), device=x.device)[:, None]
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     for epoch in tqdm(range(epochs), desc="training", unit=" epochs", disable=not progress):
         means = ClusterMeans.of(maps, x, clusters, trained)
         directions, attained = push_directions(means, TEMPERATURE * (1 - epoch / epochs))
         history.append(attained)
-        pushes = maps.split(torch.from_numpy(directions).float().to(x.device))
+        push = torch.from_numpy(directions).float().to(x.device).transpose(1, 2)
         batches = epoch_minibatches(trained, clusters, BATCH_SIZE, rng)
         for rows in batches.to(x.device):
-            _step(maps, optimizer, x[rows], [_of_rows(push, y[rows]) for push in pushes])
+            optimizer.zero_grad()
+            pushed = maps(x[rows]) * push[models, y[rows]].transpose(1, 2)
+            (-pushed.sum() / rows.shape[1]).backward()
+            optimizer.step()
+            maps.make_orthonormal()
         schedule.step()
     maps.make_orthonormal()  # to the last digit
     means = ClusterMeans.of(maps, x, clusters, trained)
@@ -407,16 +376,6 @@ def push_directions(means: ClusterMeans, temperature: float) -> tuple[Array, flo
     otherwise maps that started badly would never be trained.
 
     The directions have shape (M, B, k, h); the identity is not trained.
-
-    Examples
-    --------
-    >>> raw, mapped = np.zeros((1, 2, 1)), np.zeros((1, 2, 2, 2))
-    >>> mapped[0, 1] = [[3, 1], [0, 1]]
-    >>> signs, keeps = np.array([[0.0, 0.0], [1.0, -1.0]]), np.ones(2)
-    >>> counts, kind = np.ones((1, 2), int), np.array([0, 1])
-    >>> push_directions(ClusterMeans(raw, mapped, counts, signs, keeps, kind), 0.1)
-    (array([[[[ 1., -0.],
-             [-1., -0.]]]]), 3.0)
     """
     k, found, total = means.n_clusters, np.empty_like(means.mapped), 0.0
     for rows in means.parts():
@@ -430,23 +389,6 @@ def push_directions(means: ClusterMeans, temperature: float) -> tuple[Array, flo
             found[:, kind, rows] = kept - share @ mapped
     push = means.signs[1:, None] * found[:, 1:]
     return push, float(total / (len(push) * k * (k - 1)))
-
-
-def _step(
-    maps: LipschitzMaps, optimizer: torch.optim.Adam, x: Tensor, pushes: Sequence[Tensor]
-) -> None:
-    """Move the outputs of the maps for x along the pushes, one tensor for each kind of map."""
-    optimizer.zero_grad()
-    pushed = [(g * p).sum() for g, p in zip(maps.by_kind(x), pushes, strict=True)]
-    (-torch.stack(pushed).sum() / x.shape[1]).backward()
-    optimizer.step()
-    maps.make_orthonormal()
-
-
-def _of_rows(push: Tensor, clusters: Tensor) -> Tensor:
-    """The push of each row (M, B, b, h), from the pushes of the clusters (M, B, k, h)."""
-    models = torch.arange(len(push), device=push.device)[:, None]
-    return push.transpose(1, 2)[models, clusters].transpose(1, 2)
 
 
 # --- held-out values ------------------------------------------------------------------------------
@@ -513,14 +455,8 @@ def heldout_sums(
 
     f_ij is zero halfway between the training means, and f_ji = −f_ij.
 
-    Returns
-    -------
-    first : ndarray of shape (K, k, k)
-        At [i, j], the sum of f_ij over the held-out rows of cluster i in each fold.
-    second : ndarray of shape (k, k)
-        At [i, j], the sum of its square over all folds.
-    counts : ndarray of shape (K, k)
-        Held-out rows.
+    Of the held-out rows of cluster i: the sum of f_ij in each fold (K, k, k), the sum of its square
+    over all folds (k, k), and their number (K, k).
     """
     k, fold_of = means.n_clusters, np.full(len(clusters), -1)
     for f, fold in enumerate(folds):

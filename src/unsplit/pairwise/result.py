@@ -77,7 +77,7 @@ class PairwiseTVD:
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
     >>> bool(result.tvd[0, 1] > 0.9)
     True
     """
@@ -225,7 +225,7 @@ class PairwiseTVD:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> bool(result.divergence("auc")[0, 1] > 0.9)
         True
         """
@@ -255,7 +255,7 @@ class PairwiseTVD:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
         >>> bool(result.divergence_of("js", np.array([0]), np.array([1]))[0] > 0.5)
         True
         """
@@ -282,7 +282,7 @@ class PairwiseTVD:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, form="sparse", random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
         >>> bool(result.p_value_of(np.array([0]), np.array([1]))[0] < 1e-6)
         True
         """
@@ -310,7 +310,7 @@ class PairwiseTVD:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> result.nearest(np.ones(3, bool))[0][:2]
         array([1, 0])
         """
@@ -333,7 +333,7 @@ class PairwiseTVD:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> result.reordered(np.array([1, 0])).cluster_ids
         array([1, 0])
         """
@@ -368,7 +368,7 @@ class PairwiseTVD:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> low, high = result.confidence_interval(0.9)
         >>> bool(low[0, 1] <= result.tvd[0, 1] <= high[0, 1])
         True
@@ -399,7 +399,7 @@ class PairwiseTVD:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> list(result.table())[:5]
         ['cluster_a', 'cluster_b', 'tvd', 'low', 'high']
         """
@@ -443,7 +443,7 @@ class PairwiseTVD:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> result.to_frame()[["cluster_a", "cluster_b", "n_a", "n_b"]]
            cluster_a  cluster_b  n_a  n_b
         0          0          1   50   50
@@ -468,7 +468,7 @@ class PairwiseTVD:
         --------
         >>> import tempfile, unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
         >>> path = tempfile.mkdtemp() + "/distances.npz"
         >>> result.save(path, scores=True)
         >>> again = unsplit.PairwiseTVD.load(path)
@@ -499,7 +499,7 @@ class PairwiseTVD:
         >>> import tempfile, unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
         >>> path = tempfile.mkdtemp() + "/distances.npz"
-        >>> unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0).save(path)
+        >>> unsplit.pairwise_tvd(X, labels, cv=2, random_state=0).save(path)
         >>> PairwiseTVD.load(path).divergence("js")
         Traceback (most recent call last):
         ...
@@ -670,7 +670,7 @@ def write_tvd(path: str | os.PathLike[str], result: PairwiseTVD, tile: int = 2_0
     --------
     >>> import tempfile, unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
     >>> path = tempfile.mkdtemp() + "/tvd.npy"
     >>> write_tvd(path, result)
     >>> np.load(path, mmap_mode="r").shape

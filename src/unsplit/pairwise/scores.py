@@ -314,7 +314,7 @@ class ScoreCounts(HeldoutScores):
             raise InputError(
                 "these distances were saved without the held-out scores, which merging and other "
                 "divergences need; save them with save(path, scores=True), or run the command with "
-                "--keep-scores, and keep both files together."
+                "--also scores, and keep both files together."
             )
         raise AttributeError(name)
 

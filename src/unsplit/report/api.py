@@ -159,7 +159,7 @@ def report(
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 40, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, epochs=2, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
     >>> unsplit.merge(result, n_clusters=2).report(result, X, labels)
     Report: ... MB of HTML; write it with save(path)
     """
@@ -205,7 +205,7 @@ def _clusters(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
 
 
 def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
-    """Make the page of a tree, which is folded to so many leaves if it is larger."""
+    """Make the page of a tree, which is folded to ``most_leaves`` leaves if it is larger."""
     tree, kept = content.tree, content.kept
     view = View(tree, most_leaves)
     estimate = _estimate(content.distances)

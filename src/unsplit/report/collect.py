@@ -39,16 +39,16 @@ TINY = float(np.finfo(np.float32).tiny)
 # Exemplars of each cluster, and of all clusters together.
 PER_CLUSTER = 6
 MOST_TILES = 2_400
-# Exemplars are chosen among so many observations of each cluster.
+# Exemplars are chosen among this many observations of each cluster.
 LOOKED_AT = 100
 # Features that are kept: those that differ most between clusters.
 MOST_FEATURES = 60
-# Means of features are computed from so many observations.
+# Means of features are computed from at most this many observations.
 MOST_AVERAGED = 100_000
 
 # More points than this cannot be told apart in a picture, and t-SNE would take minutes.
 MOST_POINTS = 2_000
-# t-SNE starts from so many principal components.
+# t-SNE starts from this many principal components.
 COMPONENTS = 30
 # Two thirds of the usual time for a picture that looks the same.  UMAP would be no better here, and
 # compiles itself for half a minute each time a command uses it.
@@ -318,7 +318,7 @@ def drawn_rows(clusters: Index, most: int = MOST_POINTS) -> Index:
 
 
 def spread(index: Index, most: int) -> Index:
-    """At most so many entries, evenly spaced, the first and the last among them.
+    """At most ``most`` entries, evenly spaced, the first and the last among them.
 
     Examples
     --------

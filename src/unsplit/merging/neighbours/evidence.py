@@ -63,7 +63,7 @@ NARROWEST = (
 )
 _LOG_DIMENSIONS, _LOG_SIZES = np.log(DIMENSIONS), np.log(SIZES)
 
-# Observations around a peak: the root of their number, but at least so many.
+# Observations around a peak: the root of their number, but at least this many.
 FEWEST_AROUND = 15
 # With fewer, a count says nothing.
 FEWEST = 5
@@ -290,7 +290,7 @@ class Neighbourhoods:
         self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
         # Necks take longest, so a re-merge leaves them out where they cannot change a decision.
         self.only_decides = False
-        # Made when first asked for, and once for all re-merges.
+        # Made when first needed, and once for all re-merges.
         self.curve = cache(self._simulated_curve)
 
     def _saddles(self, graph: NeighbourGraph) -> Saddles | None:

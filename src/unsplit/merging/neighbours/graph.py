@@ -37,7 +37,7 @@ from unsplit.pairwise.result import PairwiseTVD
 if TYPE_CHECKING:
     import torch
 
-# Of eight bytes each: half a gibibyte.
+# float64 probabilities of a graph of scores (0.5 GiB).
 MOST_PROBABILITIES = 2**26
 
 
@@ -45,11 +45,11 @@ MOST_PROBABILITIES = 2**26
 N_NEIGHBOURS, FEWEST_NEIGHBOURS = 15, 5
 
 # A small cluster has as many neighbours as it has other observations, or they would have to lie
-# elsewhere; but at least so many, because a cluster of one has no others.
+# elsewhere; but at least this many, because a cluster of one has no others.
 FEWEST_IN_SMALL = 3
 
-# If so large a share of the neighbours is at distance 0, the features are numbers of a few values;
-# fewer values than the second number may be the names of groups.
+# If more than this share of the neighbours is at distance 0, the features are numbers of a few
+# values; fewer values than the second number may be the names of groups.
 TIED = 0.2
 FEWEST_VALUES = 5
 
@@ -59,9 +59,8 @@ SPREADING_STEPS = 60
 # float32 shares of walks that are held at a time (64 MiB), whatever the number of clusters.
 MOST_SHARES = 2**24
 
-# A thread counts common neighbours for so many rows at a time: the most take some hundred
-# megabytes, and fewer are not worth a thread.
-ROWS_AT_ONCE, FEWEST_ROWS = 10_000, 500
+# A thread counts common neighbours for this many rows at a time, in some hundred megabytes.
+ROWS_AT_ONCE = 10_000
 
 
 # Of more observations than the first number, the graph connects a sample: as many as the second, or
@@ -78,8 +77,8 @@ DIMENSIONS_FOR_TREES = 8
 MOST_FOR_EXACT = 30_000
 
 
-# Neighbours in other groups are looked for among so many times as many; exact search goes on until
-# there are enough, for so many pairs at a time.
+# Neighbours in other groups are searched among this many times as many; exact search goes on until
+# there are enough, for this many pairs at a time.
 TIMES_AS_MANY, MOST_SEARCHED = 16, 2**24
 
 # Distances of equal rows, divided by the rows' length; 1e-8 is the square root of double precision.
@@ -190,16 +189,18 @@ class NeighbourGraph:
 
         Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
-        near = self.adjacency.astype(np.float32)  # small counts are exact
-        at_once = min(ROWS_AT_ONCE, max(FEWEST_ROWS, -(-near.shape[0] // n_cores())))
+        # Clusters one after another, because a processor is faster with numbers that lie together.
+        order = np.argsort(self.clusters, kind="stable")
+        near = self.adjacency[order][:, order].astype(np.float32)  # small counts are exact
 
         def part(start: int) -> sparse.csr_array:
-            rows = near[start : start + at_once]
+            rows = near[start : start + ROWS_AT_ONCE]
             return rows + (rows @ near).multiply(rows)
 
         with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
-            parts = list(pool.map(part, range(0, near.shape[0], at_once)))
-        return sparse.vstack(parts, format="csr").astype(np.float64)
+            parts = list(pool.map(part, range(0, near.shape[0], ROWS_AT_ONCE)))
+        back = np.argsort(order)
+        return sparse.vstack(parts, format="csr")[back][:, back].astype(np.float64)
 
     def edges_between(self) -> sparse.csr_array:
         """Number of edges between clusters.
@@ -455,8 +456,8 @@ def connect(
     if n < len(clusters):
         features, clusters, batches = features[used], clusters[used], batches[used]
         groups = _at(groups, used)
-    ones, others = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    inverse_dimension = np.zeros(n)
+    kind = sparse.get_index_dtype(maxval=2 * n * n_neighbors)  # half the memory if possible
+    ends, inverse_dimension = [np.zeros((2, 0), kind)], np.zeros(n)
     for batch in np.unique(batches):
         rows = np.flatnonzero(batches == batch)
         if len(rows) < 2:
@@ -471,13 +472,13 @@ def connect(
             features = of_batch if len(rows) == n else features.copy()
             features[rows] = of_batch
             found, distances = nearest(of_batch, width, device, apart)
-        widths = _widths(clusters[rows], width, apart)
-        if apart is not None:
-            widths = np.minimum(widths, np.isfinite(distances).sum(axis=1))
-        ones.append(np.repeat(rows, widths))
-        others.append(rows[found[np.arange(width) < widths[:, None]]])
+        widths = _widths(clusters[rows], distances, apart)
+        near = rows[found[np.arange(width) < widths[:, None]]]
+        ends.append(np.stack([np.repeat(rows, widths), near]).astype(kind))
         inverse_dimension[rows] = _inverse_dimension(distances, widths)
-    adjacency = _either_way(n, np.concatenate(ones), np.concatenate(others))
+    edges = np.concatenate(ends, axis=1)
+    one_way = sparse.csr_array((np.ones(edges.shape[1]), tuple(edges)), (n, n))
+    adjacency = one_way.maximum(one_way.T.tocsr())
     if spread:
         clusters = _spread(adjacency, clusters)
     clusters = _outvoted(adjacency, clusters, n_clusters)
@@ -485,8 +486,9 @@ def connect(
     return NeighbourGraph(*made, groups=groups, n_neighbors=n_neighbors)
 
 
-def _widths(clusters: Index, most: int, groups: Index | None = None) -> Index:
+def _widths(clusters: Index, distances: Matrix, groups: Index | None = None) -> Index:
     """Number of neighbours of each observation: fewer in a small cluster."""
+    most = distances.shape[1]
     n_others = np.bincount(clusters + 1)[clusters + 1] - 1
     if groups is not None:
         _, part, sizes = np.unique(
@@ -494,7 +496,7 @@ def _widths(clusters: Index, most: int, groups: Index | None = None) -> Index:
         )
         n_others -= np.where(groups < 0, 0, sizes[part.ravel()] - 1)
     widths = np.clip(n_others, min(FEWEST_IN_SMALL, most), most)
-    return np.where(clusters < 0, most, widths)
+    return np.minimum(np.where(clusters < 0, most, widths), np.isfinite(distances).sum(axis=1))
 
 
 def dithered(X: Matrix) -> Matrix:
@@ -519,12 +521,6 @@ def dithered(X: Matrix) -> Matrix:
     return X
 
 
-def _either_way(n: int, one: Index, other: Index) -> sparse.csr_array:
-    """1 where ``other`` is listed as a neighbour of ``one`` or the other way; symmetric."""
-    one_way = sparse.csr_array((np.ones(len(one)), (one, other)), (n, n))
-    return one_way.maximum(one_way.T.tocsr())
-
-
 def _spreads(clusters: Index) -> bool:
     """Whether there is so much noise that it is connected as well."""
     return bool((clusters < 0).mean() >= 0.5)
@@ -539,7 +535,7 @@ def nearest(
     """The nearest neighbours of every observation, without itself, and their distances.
 
     Neighbours are in other groups; −1 is no group.  Neighbours that are missing, because there are
-    not so many in other groups, are at an infinite distance.
+    too few in other groups, are at an infinite distance.
 
     Examples
     --------
@@ -591,7 +587,7 @@ def _in_other_groups(
 def _first_outside(
     rows: Index, distances: Matrix, of: Index, n_neighbours: int, groups: Index
 ) -> tuple[Index, Matrix]:
-    """The first so many of the rows near some observations that are in other groups than these."""
+    """Of the rows near some observations, the first that are in other groups than these."""
     own = groups[of][:, None]
     inside = (rows == of[:, None]) | ((groups[rows] == own) & (own >= 0))
     first = np.argsort(inside, axis=1, kind="stable")[:, :n_neighbours]
@@ -654,10 +650,11 @@ def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> 
 class Connections:
     """Summed weights of the edges between clusters, which add up when clusters are merged.
 
-    Parameters
-    ----------
-    graph : NeighbourGraph
+    They rank pairs by their edges: the pair with the clearest connection comes first.
     """
+
+    statistic = "edges"
+    unlinked = UNLINKED
 
     def __init__(self, graph: NeighbourGraph) -> None:
         members, weights = graph.members, graph.weights
@@ -680,14 +677,19 @@ class Connections:
         """Summed weight of the edges between two clusters."""
         return float(self.edges[a, b])
 
-    def merge(self, a: int, b: int) -> None:
-        """Merge b into a."""
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Merge b into a and return the slots whose distances have changed."""
         self._add_up(a, b)
         self.degrees[:, a] += self.degrees[:, b]
         self.degrees[:, b] = 0
         for sums in (self.inverse_dimensions, self.n_known, self.sizes):
             sums[a] += sums[b]
             sums[b] = 0
+        return (a,)
+
+    def row(self, a: int) -> Matrix:
+        """Distances between a and all slots."""
+        return self.distances(np.array([a]))[0]
 
     def _add_up(self, a: int, b: int) -> None:
         row = self.edges[a] + self.edges[b]
@@ -747,31 +749,3 @@ def _doubt(found: Matrix, chance: Matrix) -> Matrix:
     gain = np.maximum(found * np.log(found / chance) - (found - chance), 0.0)
     doubt: Matrix = 1 / (1 + np.log1p(gain))
     return doubt
-
-
-class Connected:
-    """Ranks pairs by their edges; the pair with the clearest connection comes first.
-
-    Parameters
-    ----------
-    graph : NeighbourGraph
-    """
-
-    statistic = "edges"
-    unlinked = UNLINKED
-
-    def __init__(self, graph: NeighbourGraph) -> None:
-        self.connections = Connections(graph)
-
-    def distances(self) -> Matrix:
-        """Distances of all pairs, shape (k, k)."""
-        return self.connections.distances()
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Add up the edges of the two."""
-        self.connections.merge(a, b)
-        return (a,)
-
-    def row(self, a: int) -> Matrix:
-        """Distances between a and all slots."""
-        return self.connections.distances(np.array([a]))[0]

@@ -30,7 +30,7 @@ from unsplit.merging.loop import GreedyMerge, MergeState
 from unsplit.merging.neighbours.evidence import MOST_JUDGED, Neighbourhoods
 from unsplit.merging.neighbours.graph import (
     SCORES,
-    Connected,
+    Connections,
     NeighbourGraph,
     graph_of_some,
     membership,
@@ -49,7 +49,7 @@ SMALLEST = 5
 # How often parts of initial clusters are formed and moved.
 TIMES = 3
 
-# All move in random order and end up in different places; of so many attempts the one with the most
+# All move in random order and end up in different places; of these attempts the one with the most
 # edges within clusters, beyond chance, is taken.  With more observations the places differ less.
 ATTEMPTS, MOST_FOR_ATTEMPTS = 5, 20_000
 
@@ -71,11 +71,11 @@ LEAST_GAIN = 1e-9
 # the same, and with 1 they were smaller, which helped less.
 CHANCE_IN_PARTS = 0.25
 
-# A smaller share of mistakes is not told from groups that overlap a little: of true groups split at
+# A smaller share of mistakes looks like groups that overlap a little: of true groups split at
 # random up to 4 % were counted, and 9 % or more if a fifth of the labels was drawn anew.
 FEWEST_MISTAKES = 0.05
 
-# Probabilities kept at a time, of eight bytes each.
+# float64 probabilities that are held at a time (128 MiB).
 MOST_PROBABILITIES = 2**24
 
 
@@ -100,7 +100,7 @@ def refine(
     unless ``distances`` are passed: it knows nothing that the merge did not know.
 
     Such moves favour clusters of similar sizes and may divide a large one.  So the rule of *auto*
-    is asked about the clusters after the moves: if it would merge any, the moves are undone, and
+    judges the clusters after the moves: if it would merge any, the moves are undone, and
     single observations move with a quarter of the edges by chance.
 
     Instead, in fewer than three dimensions, initial clusters that lie across a gap can be cut there
@@ -372,7 +372,7 @@ def _state(graph: NeighbourGraph) -> MergeState:
     """Clusters that are merged by the graph alone, without a network."""
     k = graph.n_clusters
     return MergeState(
-        pairs=Pairs(Connected(graph)),
+        pairs=Pairs(Connections(graph)),
         evidence=None,
         neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
         at_random=np.zeros(k, bool),

@@ -25,7 +25,7 @@ Vector = NDArray[np.float64]
 MOST_FEATURES = 300
 COMPONENTS_OF_MANY = 100
 
-# A distribution is read off at most so many observations and so many steps of equal mass.
+# A distribution is read off at most this many observations, in this many steps of equal mass.
 MOST_ROWS = 2_000
 MOST_STEPS = 32
 # Steps in the tails are halved twice, because a tail of one step would be even.

@@ -58,7 +58,7 @@ class Classifier(nn.Module):
         """Fit the classifier to observations (n, d) of these clusters."""
         self.present, own, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
         shares = sizes / len(own)
-        # A classifier that never saw a cluster in so many rows knows no smaller probability.
+        # A classifier that saw none of a cluster among these rows knows no smaller probability.
         self.least = 0.1 / len(own)
         if len(sizes) == 1:
             self.model = DummyClassifier()

@@ -617,21 +617,6 @@ class AdamW:
 
     ``torch.optim.AdamW`` does the same, but loads torch's compiler when it is made, which nothing
     here uses: two seconds and 75 MiB in every program.
-
-    Parameters
-    ----------
-    params : iterable of Tensor
-    learning_rate, weight_decay : float
-    device : torch.device
-
-    Examples
-    --------
-    >>> weight = torch.nn.Parameter(torch.ones(2))
-    >>> optimizer = AdamW([weight], 0.1, 0.0, torch.device("cpu"))
-    >>> weight.grad = torch.tensor([1.0, -2.0])
-    >>> optimizer.step()
-    >>> weight.detach()  # the first step has the length of the learning rate
-    tensor([0.9000, 1.1000])
     """
 
     # Whether a GPU can repeat a step by itself: nothing of it is computed by the processor.
@@ -698,26 +683,6 @@ class LargeHeadAdamW(AdamW):
     The first moment is stored in bfloat16, whose steps are much finer than what one batch changes
     of it.  Of the second moment only the mean of each row is stored: all weights of a cluster have
     one scale, and a cluster that is seldom drawn another than one that is drawn often.
-
-    Parameters
-    ----------
-    params : sequence of Tensor
-        All parameters.
-    large : sequence of Tensor
-        Those of them with two axes that are treated so.
-    learning_rate, weight_decay : float
-    device : torch.device
-
-    Examples
-    --------
-    >>> weight = torch.nn.Parameter(torch.zeros(3, 2))
-    >>> optimizer = LargeHeadAdamW([weight], [weight], 0.1, 0.0, torch.device("cpu"))
-    >>> weight.grad = torch.tensor([[1.0, 1.0], [-2.0, 2.0], [0.0, 0.0]])
-    >>> optimizer.step()
-    >>> weight.detach()  # the first step has the length of the learning rate
-    tensor([[-0.1000, -0.1000],
-            [ 0.1000, -0.1000],
-            [ 0.0000,  0.0000]])
     """
 
     can_be_recorded = False  # the corrections for the number of steps are the processor's

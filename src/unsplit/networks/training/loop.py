@@ -14,22 +14,22 @@ and trained as one, so that five folds cost far less than five times as much as 
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import ALONE, Ranks, current, own_generators, undisturbed
-from unsplit.errors import InputError, check_flag, check_whole, is_number, shown
+from unsplit.devices import ALONE, Ranks, own_generators, undisturbed
+from unsplit.errors import InputError, check_choice, check_flag, check_whole, is_number, shown
 from unsplit.networks.backbones.classifiers import ClassifierNetwork, Fitting
-from unsplit.networks.network import Network
-from unsplit.networks.training.checkpoint import TrainingFile
+from unsplit.networks.network import LOSSES, Network
+from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
 from unsplit.networks.training.progress import EpochRecord, History, Reporter, StepRecord
 from unsplit.networks.training.ranks import Sharded
@@ -45,22 +45,36 @@ MAX_EPOCHS = 200
 USUALLY_MOST = 50
 
 
-@dataclass(frozen=True)
+Augment = str | bool | nn.Module
+
+# Stands for a number that depends on the network and the data; it is filled in before training.
+BY_NETWORK: Any = None
+
+
+@dataclass(frozen=True, repr=False)
 class TrainConfig:
     """How to train.  The defaults suit most data.
 
-    The largest number of epochs is not part of it: pass ``epochs`` to
-    :func:`unsplit.pairwise_tvd`, :func:`unsplit.select` or :class:`unsplit.ClusterMerger`.
-
     Parameters
     ----------
+    epochs : int
+        The most epochs; training ends earlier when the mean held-out accuracy A stops improving.
+    loss : {"softmax", "pairwise"}
+        "softmax" is class-balanced cross-entropy, "pairwise" the paper's balanced pairwise
+        logistic loss; both have the same minimiser.
+    augment : "auto", False or torch.nn.Module
+        Random changes to the observations during training.  "auto": small shifts of images, and
+        flips and changes of colour for photographs, with zooms for "resnet18"; jitter and dropout
+        of points; shifts and noise in sequences; no change to vectors.
+    learning_rate, weight_decay : float, optional
+        Of the optimizer AdamW.  By default what suits the network.  Weight decay is reduced if
+        there are more than four times as many clusters as observations in a batch (docs/scale.md,
+        "Very large heads").
+    batch_size : int, optional
+        Number of observations per step, for each fold.  By default what suits the network and the
+        number of observations.
     patience : int
-        Training ends after this many epochs without improvement of the mean accuracy A.
-    learning_rate, weight_decay : float
-        Of the optimizer AdamW.  Weight decay is reduced if there are more than four times as many
-        clusters as observations in a batch (docs/scale.md, "Very large heads").
-    batch_size : int
-        Number of observations per step, for each fold.
+        Training ends after this many epochs without improvement of A.
     averaging : float
         Decay of the running mean of the weights.  The averaged weights are tried and kept.
     least_steps : int
@@ -76,33 +90,38 @@ class TrainConfig:
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 50)
-    >>> slower = unsplit.TrainConfig(learning_rate=3e-4)
-    >>> result = unsplit.pairwise_tvd(X, labels, training=slower, epochs=5, random_state=0)
+    >>> slower = unsplit.TrainConfig(learning_rate=3e-4, epochs=5)
+    >>> result = unsplit.pairwise_tvd(X, labels, training=slower, random_state=0)
     >>> len(result.history.epoch)
     5
     """
 
+    epochs: int = MAX_EPOCHS
+    loss: str = "softmax"
+    augment: Augment = "auto"
+    learning_rate: float = BY_NETWORK
+    weight_decay: float = BY_NETWORK
+    batch_size: int = BY_NETWORK
     patience: int = 6
-    learning_rate: float = 1e-3
-    weight_decay: float = 4.0
-    batch_size: int = 256
     averaging: float = 0.99
     least_steps: int = 0
     one_epoch: bool = False
     batch_folds: bool | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("patience", 1), ("batch_size", 1), ("least_steps", 0)):
-            check_whole(name, getattr(self, name), least)
-        if not is_number(self.learning_rate) or not 0 < self.learning_rate < np.inf:
+        check_choice("loss", self.loss, tuple(LOSSES))
+        check_augment(self.augment)
+        given = self.given
+        for name, least in (("epochs", 1), ("patience", 1), ("batch_size", 1), ("least_steps", 0)):
+            if name in given:
+                check_whole(name, given[name], least)
+        rate, decay = self.learning_rate, self.weight_decay
+        if rate is not BY_NETWORK and not (is_number(rate) and 0 < rate < np.inf):
             raise InputError(
-                f"learning_rate must be a positive number, got {shown(self.learning_rate)}; 0.001 "
-                "is usual."
+                f"learning_rate must be a positive number, got {shown(rate)}; 0.001 is usual."
             )
-        if not is_number(self.weight_decay) or not 0 <= self.weight_decay < np.inf:
-            raise InputError(
-                f"weight_decay must be a number of at least 0, got {shown(self.weight_decay)}."
-            )
+        if decay is not BY_NETWORK and not (is_number(decay) and 0 <= decay < np.inf):
+            raise InputError(f"weight_decay must be a number of at least 0, got {shown(decay)}.")
         if not is_number(self.averaging) or not 0 <= self.averaging < 1:
             raise InputError(
                 "averaging must be a number of at least 0 and less than 1, got "
@@ -111,6 +130,52 @@ class TrainConfig:
         check_flag("one_epoch", self.one_epoch)
         if self.batch_folds is not None:
             check_flag("batch_folds", self.batch_folds, "None")
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
+        return f"TrainConfig({given})"
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that are not at their defaults, by name."""
+        values = ((f, getattr(self, f.name)) for f in fields(self))
+        return {f.name: value for f, value in values if not is_same(value, f.default)}
+
+    def over(self, usual: "TrainConfig") -> "TrainConfig":
+        """These settings where they were given, and elsewhere the usual ones.
+
+        Parameters
+        ----------
+        usual : TrainConfig
+
+        Returns
+        -------
+        TrainConfig
+
+        Examples
+        --------
+        >>> TrainConfig(batch_size=64).over(TrainConfig(epochs=5)).epochs
+        5
+        """
+        return replace(usual, **self.given)
+
+
+def is_same(value: object, default: object) -> bool:
+    """Whether a setting is its default; an array or a module is not."""
+    return type(value) is type(default) and value == default
+
+
+def check_augment(augment: object) -> None:
+    """Raise an error unless this is "auto", True, False or a module."""
+    automatic = isinstance(augment, str) and augment == "auto"
+    if not automatic and not isinstance(augment, (bool, nn.Module)):
+        raise InputError(
+            f'augment must be "auto", False or a torch.nn.Module, got {shown(augment)}.'
+        )
+
+
+# What networks for vectors are trained with, and others where they say nothing else.
+USUAL = TrainConfig(learning_rate=1e-3, weight_decay=4.0, batch_size=256)
 
 
 Measure = Callable[[Group], NDArray[np.float64]]
@@ -161,42 +226,6 @@ class Stopping:
         return bool((self.epoch - self.kept_epoch >= self.patience).all())
 
 
-def train(
-    networks: Sequence[Network],
-    rows: Rows,
-    clusters: Tensor,
-    folds: Sequence[Fold],
-    config: TrainConfig,
-    rng: np.random.Generator,
-    reporter: Reporter | None = None,
-    epochs: int = MAX_EPOCHS,
-    checkpoint: TrainingFile | None = None,
-) -> History:
-    """Train one network per fold in place, on the ``train`` rows of the fold.
-
-    Parameters
-    ----------
-    networks, rows, clusters, folds, config, rng, epochs, checkpoint
-        As for :class:`Training`.
-    reporter : Reporter, optional
-        Is told of steps and epochs.
-    """
-    reporter = reporter or Reporter()
-    on_step = None if type(reporter).on_step is Reporter.on_step else reporter.on_step
-    training = Training(
-        networks, rows, clusters, folds, config, rng, None, epochs, on_step, checkpoint, current()
-    )
-    if training.resumed:
-        reporter.on_resume(len(training.records))
-    while not training.finished:
-        record = training.epoch()
-        with undisturbed():
-            reporter.on_epoch(record)
-    if training.checkpoint is not None:
-        training.checkpoint.save_last(training.state)
-    return training.restore()
-
-
 class Training:
     """Training that can be continued epoch by epoch.
 
@@ -215,9 +244,9 @@ class Training:
         A of each network of a group; by default over all pairs of clusters.
     epochs : int
         The most epochs.
-    on_step : callable, optional
-        Receives a :class:`unsplit.networks.training.progress.StepRecord` after every step.
-    checkpoint : TrainingFile, optional
+    reporter : Reporter, optional
+        Is told of steps and epochs.
+    checkpoint : Checkpoint, optional
         Keeps the state from time to time; if it has one, training continues from there.
     ranks : Ranks
         The processes that train together.
@@ -235,20 +264,23 @@ class Training:
         rng: np.random.Generator,
         measure: Measure | None = None,
         epochs: int = MAX_EPOCHS,
-        on_step: Callable[[StepRecord], None] | None = None,
-        checkpoint: TrainingFile | None = None,
+        reporter: Reporter | None = None,
+        checkpoint: Checkpoint | None = None,
         ranks: Ranks = ALONE,
         draw: Draw | None = None,
     ) -> None:
         if isinstance(networks[0], ClassifierNetwork):
             # Fitted once, and not by weights that a checkpoint could keep.
             epochs, checkpoint = 1, None
-        self.on_step, self.checkpoint = on_step, checkpoint
+        config = config.over(USUAL)
+        self.reporter, self.checkpoint = reporter or Reporter(), checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.draw = balanced_draws if draw is None else draw
         state = None if checkpoint is None else checkpoint.load()
-        # Networks that were trained one by one go on so.
-        stack = None if state is None else len(state.get("steps_taken", ())) < len(networks)
+        stack = config.batch_folds
+        if checkpoint is not None and state is not None:
+            with checkpoint.refusing():  # networks that were trained one by one go on so
+                stack = len(state["steps_taken"]) < len(networks)
         self.groups = _groups(networks, folds, rows, config, ranks, stack)
         self.stopping = Stopping(len(folds), config.patience, judge_of(folds, config))
         self.max_epochs = epochs
@@ -276,6 +308,18 @@ class Training:
     def steps(self) -> int:
         """Number of steps that each network has taken."""
         return self.groups[0].steps_taken
+
+    def run(self) -> History:
+        """Train to the end; how it went."""
+        if self.resumed:
+            self.reporter.on_resume(len(self.records))
+        while not self.finished:
+            record = self.epoch()
+            with undisturbed():
+                self.reporter.on_epoch(record)
+        if self.checkpoint is not None:
+            self.checkpoint.save_last(self.state)
+        return self.restore()
 
     def epoch(self) -> EpochRecord:
         """Train for one epoch, try the networks, and keep the weights of those that improved."""
@@ -307,8 +351,9 @@ class Training:
         self, place: int, group: Group, n_steps: int, first: int
     ) -> Callable[[], None] | None:
         """Return what a group calls after each of its steps in this epoch."""
-        on_step, checkpoint = self.on_step, self.checkpoint
-        if on_step is None and checkpoint is None:
+        reporter, checkpoint = self.reporter, self.checkpoint
+        listens = type(reporter).on_step is not Reporter.on_step
+        if not listens and checkpoint is None:
             return None
         before, epoch = group.steps_taken - first, len(self.records)
         total, epochs = n_steps * len(self.groups), self._epochs_expected(n_steps)
@@ -317,9 +362,9 @@ class Training:
             done = group.steps_taken - before
             if checkpoint is not None and checkpoint.due():
                 checkpoint.save(self.state(done))
-            if on_step is not None:
+            if listens:
                 with undisturbed():
-                    on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
+                    reporter.on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
 
         return tell
 
@@ -432,7 +477,6 @@ def _groups(
     one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
     if ranks.size > 1:
         return [Sharded(*one, *rates, ranks) for one in one_by_one]
-    stack = config.batch_folds if stack is None else stack
     if can_be_stacked(networks, rows) if stack is None else stack:
         return [Stacked(networks, folds, *rates)]
     return [Group(*one, *rates) for one in one_by_one]

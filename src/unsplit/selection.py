@@ -15,9 +15,10 @@ candidates continue each time, and the last two train until A stops improving.
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -38,23 +39,147 @@ from unsplit.devices import (
     undisturbed,
     usual_settings,
 )
-from unsplit.errors import InputError
-from unsplit.networks.registry import build_network, is_users, recipe_for
+from unsplit.errors import InputError, check_type, option, shown
+from unsplit.networks.registry import (
+    Backbone,
+    build_network,
+    chooses,
+    is_fitted_once,
+    is_users,
+    recipe_for,
+    refuse_for_classifiers,
+    wanted_kind,
+)
 from unsplit.networks.training.group import Fold, Group
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, draws_in_epoch
+from unsplit.networks.training.loop import TrainConfig, Training, draws_in_epoch
 from unsplit.networks.training.progress import EpochRecord
-from unsplit.pairwise.api import LESS_DATA, Settings, check_progress, kind_for, subclusters_of
+from unsplit.pairwise.api import (
+    LESS_DATA,
+    Settings,
+    check_progress,
+    is_share,
+    kind_for,
+    subclusters_of,
+)
 from unsplit.pairwise.folds import holdout_fold
 from unsplit.pairwise.heldout_scores import validation_accuracy
-from unsplit.selection.candidates import Candidate, Candidates, named, usual_candidates, word
 
 log = logging.getLogger("unsplit")
+
+__all__ = ["Candidate", "Selection", "Trial", "select"]
 
 LEAST_EPOCHS = 4
 LEAST_STEPS = 100
 FINALISTS = 2
 
+AS_USUAL = TrainConfig()
+
 Tell = Callable[[str, EpochRecord], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A network and how to train it, to be compared with others by :func:`unsplit.select`.
+
+    Parameters
+    ----------
+    backbone
+        As for :func:`unsplit.pairwise_tvd`.
+    training : TrainConfig
+        What is not given is as for all candidates, or as suits the backbone.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> str(Candidate("mlp", unsplit.TrainConfig(learning_rate=0.01)))
+    'mlp, learning_rate 0.01'
+    """
+
+    backbone: Backbone = "auto"
+    training: TrainConfig = AS_USUAL
+
+    def __post_init__(self) -> None:
+        wanted_kind(self.backbone)
+        if chooses(self.backbone):
+            raise InputError('backbone "best" is itself a choice; name what to choose from.')
+        check_type("training", self.training, TrainConfig, "pass unsplit.TrainConfig(...)")
+        refuse_for_classifiers(self.backbone, self.training)
+
+    def __str__(self) -> str:
+        settings = self.training.given.items()
+        return ", ".join([word(self.backbone), *(f"{name} {word(v)}" for name, v in settings)])
+
+
+Candidates = Mapping[str, Candidate | Backbone] | Sequence[Candidate | Backbone]
+
+
+def usual_candidates(backbone: str = "auto") -> list[Candidate]:
+    """What to try by default: the backbone as it is, slower, faster and without augmentation.
+
+    The paper's simple network is the last one.
+
+    Examples
+    --------
+    >>> [str(candidate) for candidate in usual_candidates("resnet18")][:2]
+    ['resnet18', 'resnet18, learning_rate 0.0003']
+    """
+    if is_fitted_once(backbone):
+        return [Candidate(backbone), Candidate("mlp"), Candidate("single-layer")]
+    return [
+        Candidate(backbone),
+        Candidate(backbone, TrainConfig(learning_rate=3e-4)),
+        Candidate(backbone, TrainConfig(learning_rate=3e-3)),
+        Candidate(backbone, TrainConfig(augment=False)),
+        Candidate("single-layer"),
+    ]
+
+
+def named(candidates: Candidates) -> list[tuple[str, Candidate]]:
+    """Names and candidates; in a sequence, candidates are named after their settings.
+
+    Examples
+    --------
+    >>> [name for name, _ in named(["mlp", Candidate(training=TrainConfig(batch_size=64)), "mlp"])]
+    ['mlp', 'auto, batch_size 64', 'mlp (2)']
+    """
+    if isinstance(candidates, Mapping):
+        found = [(str(name), _candidate(entry)) for name, entry in candidates.items()]
+    elif isinstance(candidates, Sequence) and not isinstance(candidates, str):
+        found = [(str(one), one) for one in map(_candidate, candidates)]
+    else:
+        raise InputError(
+            f"candidates must be a mapping or a list, got {word(candidates)!r}; put a single "
+            "candidate into a list."
+        )
+    if not found:
+        raise InputError('candidates is empty; pass at least one, for example ["auto"].')
+    seen: Counter[str] = Counter()
+    result = []
+    for name, candidate in found:
+        seen[name] += 1
+        result.append((f"{name} ({seen[name]})" if seen[name] > 1 else name, candidate))
+    return result
+
+
+def _candidate(entry: Candidate | Backbone) -> Candidate:
+    return entry if isinstance(entry, Candidate) else Candidate(entry)
+
+
+def word(choice: Any) -> str:
+    """A short name for a backbone or the value of a setting.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> word("mlp"), word(nn.Identity()), word(False), word(0.001)
+    ('mlp', 'Identity', 'none', '0.001')
+    """
+    if isinstance(choice, bool):
+        return "auto" if choice else "none"
+    if isinstance(choice, (str, int, float)):
+        return choice if isinstance(choice, str) else f"{choice:g}"
+    name: str = getattr(choice, "__name__", type(choice).__name__)
+    return name
 
 
 @dataclass(frozen=True)
@@ -66,7 +191,7 @@ class Trial:
     name : str
         The candidate's name.
     candidate : Candidate
-        Its settings.
+        Its network, and all settings that were given for it.
     backbone : str
         The network's name, also if "auto" chose it.
     training : TrainConfig or None
@@ -85,7 +210,8 @@ class Trial:
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 30)
-    >>> trial = unsplit.select(X, labels, ["mlp"], epochs=2, random_state=0).trials[0]
+    >>> short = unsplit.TrainConfig(epochs=2)
+    >>> trial = unsplit.select(X, labels, ["mlp"], training=short, random_state=0).trials[0]
     >>> trial.name, trial.epochs
     ('mlp', 2)
     """
@@ -128,19 +254,16 @@ class Run:
             self.failed, self.why, self.loop, self.mean_accuracy = True, lines[0], None, np.nan
             log.info("candidate %s failed: %s", self.name, self.why)
 
-    def prepare(
-        self, rows: Rows, subclusters: Subclusters, fold: Fold, settings: Settings, seed: int
-    ) -> None:
+    def prepare(self, rows: Rows, subclusters: Subclusters, fold: Fold, seed: int) -> None:
         """Build the network; all candidates draw the same random numbers."""
-        recipe = recipe_for(self.candidate.backbone, rows)
-        k, augment = len(subclusters.cluster), self.candidate.augment
+        recipe, k = recipe_for(self.candidate.backbone, rows), len(subclusters.cluster)
         self.backbone, self.seed = recipe.name, seed
         usual = recipe.training_for(draws_in_epoch(len(fold.train), k))
-        self.training = self.candidate.training(usual)
-        if is_users(self.candidate.backbone, augment):
+        config = self.training = self.candidate.training.over(usual)
+        if is_users(self.candidate.backbone, config.augment):
             self.lent_on = rows.device
         with private_randomness(seed, self.lent_on):
-            network = build_network(rows, fold, recipe, k, settings.loss_name, augment=augment)
+            network = build_network(rows, fold, recipe, k, config.loss, config.augment)
         self.n_parameters = sum(p.numel() for p in network.parameters())
 
         def within_batches(group: Group) -> NDArray[np.float64]:
@@ -149,8 +272,8 @@ class Run:
         measure = within_batches if subclusters.n_batches > 1 else None
         clusters, rng = torch.from_numpy(subclusters.of_rows), np.random.default_rng(seed)
         self.loop = Training(
-            [network], rows, clusters.to(rows.device), [fold], self.training, rng, measure,
-            settings.epochs,
+            [network], rows, clusters.to(rows.device), [fold], config, rng, measure,
+            config.epochs,
         )  # fmt: skip
 
     def advance(self, epochs: int, tell: Tell) -> None:
@@ -190,11 +313,13 @@ class Selection:
     --------
     >>> import unsplit
     >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 30)
-    >>> selection = unsplit.select(X, labels, ["mlp", "single-layer"], epochs=2, random_state=0)
+    >>> short = unsplit.TrainConfig(epochs=2)
+    >>> networks = ["mlp", "single-layer"]
+    >>> selection = unsplit.select(X, labels, networks, training=short, random_state=0)
     >>> sorted(trial.name for trial in selection.trials)
     ['mlp', 'single-layer']
     >>> sorted(selection.settings)
-    ['augment', 'backbone', 'training']
+    ['backbone', 'training']
     """
 
     trials: tuple[Trial, ...]
@@ -213,10 +338,9 @@ class Selection:
     def settings(self) -> dict[str, Any]:
         """The best candidate as keyword arguments of :func:`unsplit.pairwise_tvd`.
 
-        :class:`unsplit.ClusterMerger` takes the same arguments.  ``epochs`` is not among them.
+        :class:`unsplit.ClusterMerger` takes the same arguments.
         """
-        training = self.trials[0].training if self.best.varied else None
-        return {"backbone": self.best.backbone, "augment": self.best.augment, "training": training}
+        return {"backbone": self.best.backbone, "training": self.best.training}
 
     def table(self) -> dict[str, NDArray[Any]]:
         """One row per candidate, best first, as a dictionary of columns.
@@ -230,26 +354,20 @@ class Selection:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 30)
-        >>> unsplit.select(X, labels, ["mlp"], epochs=2, random_state=0).table()["backbone"]
+        >>> unsplit.select(X, labels, ["mlp"], random_state=0).table()["backbone"]
         array(['mlp'], dtype='<U3')
         """
-        rows = [
-            {
-                "candidate": trial.name,
-                "backbone": trial.backbone,
-                "augment": word(trial.candidate.augment),
-                "learning_rate": getattr(trial.training, "learning_rate", np.nan),
-                "weight_decay": getattr(trial.training, "weight_decay", np.nan),
-                "batch_size": getattr(trial.training, "batch_size", np.nan),
-                "epochs": trial.epochs,
-                "mean_accuracy": trial.mean_accuracy,
-                "round": trial.round,
-                "seconds": trial.seconds,
-                "why": trial.why,
-            }
-            for trial in self.trials
-        ]
-        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        trials = self.trials
+        found: dict[str, list[Any]] = {
+            "candidate": [trial.name for trial in trials],
+            "backbone": [trial.backbone for trial in trials],
+            "augment": [word(trial.candidate.training.augment) for trial in trials],
+        }
+        for name in ("learning_rate", "weight_decay", "batch_size"):
+            found[name] = [getattr(trial.training, name, np.nan) for trial in trials]
+        for name in ("epochs", "mean_accuracy", "round", "seconds", "why"):
+            found[name] = [getattr(trial, name) for trial in trials]
+        return {name: np.array(values) for name, values in found.items()}
 
     def to_frame(self) -> Any:
         """:meth:`table` as a pandas DataFrame.
@@ -262,7 +380,7 @@ class Selection:
         --------
         >>> import unsplit
         >>> X, labels = unsplit.datasets.gaussians([[0, 0], [4, 0]], 30)
-        >>> frame = unsplit.select(X, labels, ["mlp"], epochs=2, random_state=0).to_frame()
+        >>> frame = unsplit.select(X, labels, ["mlp"], random_state=0).to_frame()
         >>> frame["candidate"].tolist()
         ['mlp']
         """
@@ -283,9 +401,8 @@ def select(
     candidates: Candidates | None = None,
     *,
     batch: ArrayLike | None = None,
-    holdout: float = 0.2,
-    loss: str | None = None,
-    epochs: int = MAX_EPOCHS,
+    cv: float = 0.2,
+    training: TrainConfig | None = None,
     device: str | torch.device = "auto",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
     progress: bool | Tell = False,
@@ -309,15 +426,14 @@ def select(
     batch : array-like of shape (n,), optional
         As for :func:`unsplit.pairwise_tvd`: clusters are compared within each batch, so a network
         gains nothing by recognising the batch.  Pass it here if you pass it there.
-    holdout : float
+    cv : float
         Share of every cluster (and of each of its batches) on which A is measured.  All candidates
         are measured on the same observations.  The A of the best candidate is slightly too high,
         because it is the best of several; an estimate made with :attr:`Selection.settings` holds
         out new observations.
-    loss : {"pairwise", "softmax"}, optional
-        As for :func:`unsplit.pairwise_tvd`.
-    epochs : int
-        The most epochs for each candidate.
+    training : TrainConfig, optional
+        How to train all candidates, such as the most epochs for each; what a candidate says itself
+        comes first.
     device : str or torch.device
         As for :func:`unsplit.pairwise_tvd`.
     random_state : int, Generator, RandomState or None
@@ -337,22 +453,23 @@ def select(
     >>> X, labels = unsplit.datasets.scaled_gaussians([1.0, 9.0], 50)
     >>> linear = torch.nn.Identity()  # only linear boundaries, which do not separate these clusters
     >>> candidates = {"linear": linear, "mlp": "mlp"}
-    >>> selection = unsplit.select(X, labels, candidates, epochs=3, random_state=0)
+    >>> short = unsplit.TrainConfig(epochs=3)
+    >>> selection = unsplit.select(X, labels, candidates, training=short, random_state=0)
     >>> selection.name
     'mlp'
-    >>> result = unsplit.pairwise_tvd(X, labels, **selection.settings, epochs=3, random_state=0)
+    >>> result = unsplit.pairwise_tvd(X, labels, **selection.settings, random_state=0)
     """
-    if holdout is None:
+    if not is_share(cv):
         raise InputError(
-            "holdout must be a share between 0 and 1, got None; 0.2 is usual, because candidates "
-            "are compared on observations that are held out once."
+            f"{option('cv')} must be a share to hold out between 0 and 1, got {shown(cv)}; 0.2 is "
+            "usual, because candidates are compared on observations that are held out once."
         )
     refuse_other_order(X, labels=labels, batch=batch)
     check_progress(progress)
     check_seed(random_state)
-    settings = Settings(holdout=holdout, loss=loss, epochs=epochs, device=device)
+    for_all = Settings(training=training).training or AS_USUAL
     tried = usual_candidates() if candidates is None else candidates
-    runs = [Run(name, candidate) for name, candidate in named(tried)]
+    runs = [Run(name, _trained_as(candidate, for_all)) for name, candidate in named(tried)]
     rows_of = _rows(runs, X, choose_device(device))
     if not rows_of:
         raise _none_left(runs)
@@ -360,11 +477,11 @@ def select(
     # Any kind of data can be split, but the choice must not depend on the order of candidates.
     any_rows = min(rows_of.values(), key=lambda rows: rows.kind)
     with memory_errors("comparing the candidates", LESS_DATA):
-        subclusters, fold = _split(any_rows, labels, batch, holdout, rng)
+        subclusters, fold = _split(any_rows, labels, batch, cv, rng)
     seed = int(rng.integers(2**62))
     for run, rows in rows_of.items():
         with run.at_its_own_risk():
-            run.prepare(rows, subclusters, fold, settings, seed)
+            run.prepare(rows, subclusters, fold, seed)
     with _reporter(progress) as tell:
         halve([run for run in runs if not run.failed], tell)
     runs.sort(key=Run.rank)
@@ -372,6 +489,13 @@ def select(
         raise _none_left(runs)
     runs[0].why = "the highest A"
     return Selection(tuple(run.trial() for run in runs))
+
+
+def _trained_as(candidate: Candidate, training: TrainConfig) -> Candidate:
+    """A candidate with the settings for all; those of networks suit no classifier."""
+    if is_fitted_once(candidate.backbone):
+        return candidate
+    return replace(candidate, training=candidate.training.over(training))
 
 
 def _rows(runs: Sequence[Run], X: Any, device: torch.device) -> dict[Run, Rows]:
@@ -394,7 +518,7 @@ def _split(
     rows: Rows,
     labels: ArrayLike,
     batch: ArrayLike | None,
-    holdout: float,
+    share: float,
     rng: np.random.Generator,
 ) -> tuple[Subclusters, Fold]:
     """The clusters numbered by content, and the share of each that is held out."""
@@ -405,7 +529,7 @@ def _split(
     number[encoded.clusters[used]] = canonical_order(rows.keys, encoded.clusters)[1][used]
     subclusters, _ = subclusters.joined(number)
     order, _ = canonical_order(rows.keys, subclusters.of_rows)
-    parts = holdout_fold(subclusters.of_rows[order], holdout, rng)
+    parts = holdout_fold(subclusters.of_rows[order], share, rng)
     if not len(parts.test):
         raise InputError(
             "labels puts every observation into a cluster of its own, so nothing can be held out "
