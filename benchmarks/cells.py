@@ -95,7 +95,7 @@ def main() -> None:
         path, out = Path(folder, "cells.h5ad"), Path(folder, "out")
         types = write_cells(path, args)
         command = ["merge", str(path), "--labels", "clusters", "--out", str(out), "--seed", "0"]
-        command += ["--h5ad", *(["--layer", "counts"] if args.counts else [])]
+        command += ["--also", "h5ad", *(["--use-rep", "layers/counts"] if args.counts else [])]
         start = time.perf_counter()
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, *command], check=True, capture_output=True, text=True

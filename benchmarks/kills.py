@@ -66,7 +66,7 @@ def arguments(data: Path, out: Path, seed: int) -> list[str]:
     """Return a command that takes a few seconds and writes all files that images can have."""
     how = ["--epochs", "3", "--cv", "2", "--device", "cpu", "--backbone", "single-layer"]
     # UMAP, which would draw the picture of the page, takes longer than all the rest.
-    files = ["--report", "--picture", str(data.with_suffix(".npy")), "--keep-scores"]
+    files = ["--report", "--picture", str(data.with_suffix(".npy")), "--also", "scores"]
     return ["merge", str(data), "--out", str(out), "--seed", str(seed), *how, *files]
 
 

@@ -55,7 +55,7 @@ command("distances", "cells.parquet", "--labels", "cluster", "--out", "compared"
     "figures": """
 np.save("data.npy", X)
 np.save("labels.npy", labels)
-command("merge", "data.npy", "--labels", "labels.npy", "--out", "out", "--figures")
+command("merge", "data.npy", "--labels", "labels.npy", "--out", "out", "--also", "figures")
 names = {path.name for path in Path("out").glob("*.png")}
 assert names == {"dendrogram.png", "distances.png", "merge_curve.png"}, names
 """,

@@ -66,7 +66,9 @@ def clusterings(adata: anndata.AnnData) -> Iterator[tuple[str, str]]:
     unsplit.anndata.merge(adata, groupby="leiden")
     yield f"Leiden, resolution {OVER}, merged", "unsplit"
     if "counts" in adata.layers:
-        unsplit.anndata.merge(adata, groupby="leiden", layer="counts", key_added="by counts")
+        unsplit.anndata.merge(
+            adata, groupby="leiden", use_rep="layers/counts", key_added="by counts"
+        )
         yield "the same, compared by raw counts", "by counts"
 
 

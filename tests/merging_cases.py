@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from tests import reference
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import Connected, connect
+from unsplit.merging.neighbours.graph import Connections, connect
 from unsplit.networks.training.progress import History
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import HeldoutScores
@@ -113,7 +113,7 @@ def merged_by_neighbours(X, clusters, batches=None, seed=0):
     The loop of the library without networks, links and limits.
     """
     graph = connect(X, clusters, batches)
-    ranking, judge = Connected(graph), Neighbourhoods(graph, np.random.default_rng(seed))
+    ranking, judge = Connections(graph), Neighbourhoods(graph, np.random.default_rng(seed))
     groups = np.arange(graph.n_clusters)
 
     def closest_first():

@@ -55,7 +55,7 @@ def test_the_command_writes_the_matrix(tmp_path):
     np.savez(tmp_path / "x.npz", X=X, cluster=labels)
     out = tmp_path / "out"
     given = ["distances", str(tmp_path / "x.npz"), "--labels", "cluster", "--out", str(out)]
-    done = CliRunner().invoke(main, [*given, "--matrix", "--epochs", "2", "--cv", "2"])
+    done = CliRunner().invoke(main, [*given, "--also", "matrix", "--epochs", "2", "--cv", "2"])
     assert done.exit_code == 0, done.output
     loaded = unsplit.PairwiseTVD.load(out / "distances.npz")
     np.testing.assert_allclose(np.load(out / "tvd.npy"), loaded.tvd, atol=1e-6)

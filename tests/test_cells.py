@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import is_valid_linkage
 
 import unsplit
 from tests.cell_cases import LABELS, QUICK, X, small
-from unsplit.data.cells import CellMatrix, Groups, groups_in, require_key
+from unsplit.data.cells import Groups, groups_in, matrix_of, require_key
 from unsplit.errors import InputError
 
 matplotlib.use("Agg")
@@ -229,8 +229,8 @@ def test_whole_numbers_and_text_are_clusters_too():
 @pytest.mark.parametrize(
     ("how", "name"),
     [
-        ({"layer": "counts"}, "layer counts"),
-        ({"use_raw": True}, "raw"),
+        ({"use_rep": "layers/counts"}, "layers/counts"),
+        ({"use_rep": "raw"}, "raw"),
         ({"use_rep": "X"}, "X"),
         ({"use_rep": "X_umap"}, "X_umap"),
         ({"use_rep": None}, "X_pca"),
@@ -238,7 +238,7 @@ def test_whole_numbers_and_text_are_clusters_too():
 )
 def test_each_matrix_can_be_compared_by(how, name):
     adata = small()
-    if "use_raw" in how:
+    if how == {"use_rep": "raw"}:
         adata.raw = anndata.AnnData(adata.layers["counts"], adata.obs, adata.var)
     unsplit.anndata.merge(adata, **how, **QUICK | {"training": unsplit.TrainConfig(epochs=10)})
     assert adata.uns["unsplit"]["params"]["representation"] == name
@@ -246,19 +246,19 @@ def test_each_matrix_can_be_compared_by(how, name):
 
 
 def test_counts_are_read_by_the_network_for_counts():
-    values, name = CellMatrix(layer="counts").of(small(), "adata")
-    assert name == "layer counts"
+    values, name = matrix_of(small(), "layers/counts", "adata")
+    assert name == "layers/counts"
     assert scipy.sparse.issparse(values)
     dense = small()
     dense.layers["counts"] = dense.layers["counts"].toarray()
-    same, _ = CellMatrix(layer="counts").of(dense, "adata")
+    same, _ = matrix_of(dense, "layers/counts", "adata")
     assert (same != values).nnz == 0
 
 
 def test_without_x_pca_none_means_x():
     adata = small()
     del adata.obsm["X_pca"]
-    assert CellMatrix().of(adata, "adata")[1] == "X"
+    assert matrix_of(adata, None, "adata")[1] == "X"
 
 
 def test_batches_are_those_of_the_estimator():
@@ -321,12 +321,10 @@ BAD = [
     ({"groupby": "gone"}, "adata.obs['gone'] is missing for every cell; name a column"),
     ({"use_rep": "X_PCA"}, "adata has no representation 'X_PCA' (its representations: 'X_pca', "
      "'X_umap', 'bad', 'X'); did you mean 'X_pca'?"),
-    ({"layer": "count"}, "adata has no layer 'count' (its layers: 'counts'); did you mean "
+    ({"use_rep": "layers/count"}, "adata has no layer 'count' (its layers: 'counts'); did you mean "
      "'counts'?"),
     ({"use_rep": "bad"}, "Input X contains NaN; remove those rows or fill in the values first."),
-    ({"use_raw": True}, "raw of adata holds values that are not counts, such as 1."),
-    ({"layer": "counts", "use_raw": True}, "layer and use_raw are different matrices; choose one"),
-    ({"layer": "counts", "use_rep": "X_umap"}, "use_rep and layer are different matrices; choose"),
+    ({"use_rep": "raw"}, "raw of adata holds values that are not counts, such as 1."),
     ({"key_added": "leiden"}, "key_added must differ from groupby, got 'leiden' for both"),
 ]  # fmt: skip
 
@@ -361,14 +359,14 @@ def test_counts_below_zero_seem_to_be_scaled():
     adata = small()
     adata.layers["scaled"] = adata.layers["counts"].toarray() - 1.0
     with pytest.raises(InputError, match="such as -1; name the layer"):
-        unsplit.anndata.merge(adata, layer="scaled", **QUICK)
+        unsplit.anndata.merge(adata, use_rep="layers/scaled", **QUICK)
 
 
 def test_a_missing_raw_names_the_layers():
     adata = small()
     adata.raw = None
     with pytest.raises(InputError, match=r"has no raw; name a layer .*its layers: 'counts'"):
-        unsplit.anndata.merge(adata, use_raw=True)
+        unsplit.anndata.merge(adata, use_rep="raw")
 
 
 def test_what_is_no_anndata_is_refused():

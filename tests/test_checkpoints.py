@@ -446,7 +446,6 @@ def test_a_killed_command_continues_when_it_is_typed_again(at, again):
 @pytest.mark.usefixtures("folder_with_data", "at_every_step")
 def test_ctrl_c_in_training_says_what_is_kept(monkeypatch):
     typed = ("distances", "data.csv", "--labels", "cluster", "--out", "out", *QUICK)
-    where = ("--checkpoint", "kept")
     save = Checkpoint.save
 
     def save_and_stop(self, state):
@@ -455,17 +454,17 @@ def test_ctrl_c_in_training_says_what_is_kept(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "save", save_and_stop)
-        result = command(*typed, *where)
+        result = command(*typed)
     assert result.exit_code == 130
-    line = " ".join(["unsplit", *typed, *where])
+    line = " ".join(["unsplit", *typed])
     assert result.stderr == (
-        "unsplit: interrupted while training; kept keeps what was done so far, and out was not "
-        f"made; to go on: {line}\n"
+        "unsplit: interrupted while training; out.checkpoint keeps what was done so far, and out "
+        f"was not made; to go on: {line}\n"
     )
-    seed = Checkpoint("kept").seed()
-    told = command(*typed, *where, "--json")
+    seed = Checkpoint("out.checkpoint").seed()
+    told = command(*typed, "--json")
     succeeds(told)
     events = [json.loads(line) for line in told.stderr.splitlines()]
     assert {"event": "resumed", "phase": "training", "epochs": 0} in events
     assert json.loads(told.stdout)["seed"] == seed
-    assert not Path("kept").exists()
+    assert not Path("out.checkpoint").exists()

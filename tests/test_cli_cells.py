@@ -11,7 +11,7 @@ import unsplit
 from tests.cell_cases import LABELS, QUICK, X, small
 from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, succeeds
 from tests.cli_cases import unsplit as run
-from unsplit.cli.about import command_of
+from unsplit.cli.outputs import about_run
 from unsplit.data.readers import h5ad
 from unsplit.data.saving import verify_folder
 from unsplit.report.collect import Kept
@@ -34,7 +34,7 @@ def merge_cells(*arguments, labels="leiden", **others):
 
 def test_the_command_gives_what_two_lines_of_python_give():
     adata = write(donor=np.array(["a", "b"], object)[np.arange(160) % 2])
-    shown = succeeds(merge_cells("--h5ad", "--batch", "donor"))
+    shown = succeeds(merge_cells("--also", "h5ad", "--batch", "donor"))
     assert shown.startswith("Compared 160 cells by X_pca (2 features).\nMerged 4 clusters into 2.")
     unsplit.anndata.merge(adata, "leiden", batch_key="donor", **QUICK)
     found = anndata.read_h5ad("out/merged.h5ad")
@@ -64,7 +64,7 @@ def test_the_usual_files_are_written_and_named_by_cell():
 def test_the_copy_has_everything_that_the_file_had():
     adata = write(types=pd.Categorical(np.where(LABELS < 2, "T", "B")))
     before = h5py.File("cells.h5ad", "r")
-    succeeds(merge_cells("--h5ad"))
+    succeeds(merge_cells("--also", "h5ad"))
     assert "merged.h5ad" in verify_folder("out")
     found = anndata.read_h5ad("out/merged.h5ad")
     assert (found.X != adata.X).nnz == 0
@@ -77,7 +77,11 @@ def test_the_copy_has_everything_that_the_file_had():
     assert "unsplit" not in before["uns"]
     before.close()
     # A second merge of the copy replaces what the first has written.
-    succeeds(merge("--h5ad", "--n-clusters", 3, data="out/merged.h5ad", labels="leiden", out="two"))
+    succeeds(
+        merge(
+            "--also", "h5ad", "--n-clusters", 3, data="out/merged.h5ad", labels="leiden", out="two"
+        )
+    )
     again = anndata.read_h5ad("two/merged.h5ad")
     assert again.obs.columns.tolist() == ["leiden", "types", "unsplit", "unsplit_refined"]
     assert again.uns["unsplit"]["n_clusters"] == 3
@@ -90,7 +94,7 @@ def test_clusters_from_another_file_are_matched_by_cell_and_kept_in_a_column():
     lines = [f"cell {i},{LABELS[i]}" for i in order]
     with open("labels.csv", "w", encoding="utf-8") as file:
         file.write("\n".join(["cell,label", *lines]))
-    succeeds(merge_cells("--h5ad", labels="labels.csv"))
+    succeeds(merge_cells("--also", "h5ad", labels="labels.csv"))
     found = anndata.read_h5ad("out/merged.h5ad")
     assert found.obs["unsplit_initial"].tolist() == [str(label) for label in LABELS]
     assert set(found.obs["unsplit"]) == {"0 + 1", "2 + 3"}
@@ -102,8 +106,8 @@ def test_clusters_from_another_file_are_matched_by_cell_and_kept_in_a_column():
     [
         (("--use-rep", "X_umap"), "X_umap", 2),
         (("--use-rep", "X"), "X", 30),
-        (("--layer", "counts"), "layer counts", 30),
-        (("--use-raw",), "raw", 30),
+        (("--use-rep", "layers/counts"), "layers/counts", 30),
+        (("--use-rep", "raw"), "raw", 30),
     ],
 )
 def test_other_matrices_can_be_chosen(how, name, n_features):
@@ -113,7 +117,7 @@ def test_other_matrices_can_be_chosen(how, name, n_features):
     succeeds(merge_cells(*how))
     result = read_json("out/result.json")
     assert (result["representation"], result["n_features"]) == (name, n_features)
-    assert f" {' '.join(how)} " in command_of(result)  # what the page tells to type again
+    assert f" {' '.join(how)} " in about_run(result)["command"]  # what the page says to type again
 
 
 def test_the_page_shows_the_users_picture_and_genes():
@@ -151,7 +155,7 @@ def test_what_is_not_needed_is_not_read(monkeypatch):
             return anndata.io.read_elem(element)
 
     monkeypatch.setattr(h5ad, "_io", Watched)
-    succeeds(merge_cells("--h5ad"))
+    succeeds(merge_cells("--also", "h5ad"))
     assert set(read) <= {"/obs", "/obsm/X_pca", "/uns/leiden_colors"}
 
 
@@ -162,8 +166,8 @@ def test_the_other_commands_read_cells_too():
     assert read_csv("clusters.csv")["id"][0] == "cell 0"
     succeeds(merge_cells(labels="clusters.csv"))
     where = ("--labels", "leiden", "--out", "compared", "--epochs", 2, "--cv", 2)
-    succeeds(run("distances", "cells.h5ad", *where, "--layer", "counts"))
-    assert read_json("compared/distances.json")["representation"] == "layer counts"
+    succeeds(run("distances", "cells.h5ad", *where, "--use-rep", "layers/counts"))
+    assert read_json("compared/distances.json")["representation"] == "layers/counts"
 
 
 def test_python_reads_such_a_file():
@@ -182,16 +186,13 @@ BAD = {
     "representation": (("--labels", "leiden", "--use-rep", "X_pcs"), "cells.h5ad has no "
                        "representation 'X_pcs' (its representations: 'X_pca', 'X_umap', 'bad', "
                        "'X'); did you mean 'X_pca'?"),
-    "layer": (("--labels", "leiden", "--layer", "raw"), "cells.h5ad has no layer 'raw' (its "
-              "layers: 'counts'); check the name."),
-    "gaps": (("--labels", "leiden", "--use-rep", "bad"), "cells.h5ad has 2 values that are "
-             "NaN or infinite"),
-    "not counts": (("--labels", "leiden", "--use-raw"), "raw of cells.h5ad holds values that are "
-                   "not counts, such as"),
+    "layer": (("--labels", "leiden", "--use-rep", "layers/raw"), "cells.h5ad has no layer 'raw' "
+              "(its layers: 'counts'); check the name."),
+    "gaps": (("--labels", "leiden", "--use-rep", "bad"), "cells.h5ad contains infinity"),
+    "not counts": (("--labels", "leiden", "--use-rep", "raw"), "raw of cells.h5ad holds values "
+                   "that are not counts, such as"),
     "one": (("--labels", "one"), "column 'one' of cells.h5ad has only one cluster ('T')"),
     "measurements": (("--labels", "mito"), "column 'mito' of cells.h5ad holds measurements"),
-    "both": (("--labels", "leiden", "--layer", "counts", "--use-raw"), "--layer and --use-raw are "
-             "different matrices; choose one of them."),
     "no labels": ((), "cells.h5ad needs clusters to merge; name a column of it, or another file, "
                   "with --labels (these look like clusterings: 'leiden'), or make clusters"),
 }  # fmt: skip
@@ -205,7 +206,7 @@ def test_bad_input_exits_with_2_and_leaves_the_results_alone(case):
     old_results()
     before = snapshot()
     how, sentence = BAD[case]
-    result = run("merge", "cells.h5ad", "--out", "out", "--h5ad", *how)
+    result = run("merge", "cells.h5ad", "--out", "out", "--also", "h5ad", *how)
     assert result.exit_code == 2
     assert result.stderr.startswith(f"unsplit: {sentence}")
     assert len(result.stderr.splitlines()) == 1
@@ -231,17 +232,17 @@ def test_options_for_cells_are_refused_for_other_files():
     np.save("data.npy", np.eye(4))
     where = ("--labels", "leiden", "--out", "out")
     result = run("merge", "data.npy", *where, "--use-rep", "X_pca")
-    assert "--use-rep, --layer and --use-raw are for .h5ad files, got data.npy" in result.stderr
-    result = run("merge", "data.npy", *where, "--h5ad")
-    assert "--h5ad works only with .h5ad files, got data.npy" in result.stderr
+    assert "--use-rep is for .h5ad files, got data.npy" in result.stderr
+    result = run("merge", "data.npy", *where, "--also", "h5ad")
+    assert "--also h5ad works only with .h5ad files, got data.npy" in result.stderr
     assert result.exit_code == 2
 
 
 def test_the_file_that_is_read_is_never_replaced():
     write("out.h5ad")
-    result = merge("--h5ad", data="out.h5ad", labels="leiden", out=".")
+    result = merge("--also", "h5ad", data="out.h5ad", labels="leiden", out=".")
     assert result.exit_code == 0, result.stderr
     # What the first run wrote is the input of the second, which would write it again.
-    result = merge("--h5ad", data="merged.h5ad", labels="leiden", out=".")
+    result = merge("--also", "h5ad", data="merged.h5ad", labels="leiden", out=".")
     assert result.exit_code == 2
     assert "merged.h5ad is an input and would be replaced" in result.stderr

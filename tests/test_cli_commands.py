@@ -1,5 +1,6 @@
 import builtins
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,8 @@ from tests.cli_cases import (
     succeeds,
     unsplit,
 )
-from unsplit.cli.select import settings_dict
 from unsplit.cli.summary import of_distances, of_overclustering
 from unsplit.data.readers.observations import read_observations
-from unsplit.pairwise.api import Settings
 
 # Every test works in a folder of its own, with data.csv in it.
 pytestmark = pytest.mark.usefixtures("folder_with_data")
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("folder_with_data")
 def test_scores_are_kept_on_demand():
     where = ("data.csv", "--labels", "cluster", "--out", "out", "--seed", 3, *QUICK)
     for command in ("distances", "merge"):
-        succeeds(unsplit(command, *where, "--keep-scores"))
+        succeeds(unsplit(command, *where, "--also", "scores"))
         loaded = library.PairwiseTVD.load("out/distances.npz")
         assert library.merge(loaded, n_clusters=2).n_clusters == 2
         assert "distances.scores.npz" in read_json("out/manifest.json")["files"]
@@ -54,8 +53,9 @@ def test_distances_are_those_of_the_library():
     about = read_json("out/distances.json")
     assert about["seed"] == 3
     assert about["mean_accuracy"] == expected.mean_accuracy
-    settings = Settings(cv=2, training=library.TrainConfig(epochs=3), device="cpu")
-    assert about["settings"] == settings_dict(settings)
+    training = asdict(library.TrainConfig(epochs=3))
+    settings = {"backbone": "auto", "cv": 2, "training": training, "device": "cpu"}
+    assert about["settings"] == settings
     assert about["files"] == ["distances.npz", "pairs.csv", "distances.json", "manifest.json"]
     lines = out.splitlines()
     assert lines[0] == "Compared 6 pairs of 4 clusters."

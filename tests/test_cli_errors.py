@@ -157,7 +157,9 @@ def test_full_disk(refuses, monkeypatch):
 
 def test_missing_packages(refuses, monkeypatch):
     monkeypatch.setattr("unsplit.cli.outputs.find_spec", lambda name: None)
-    refuses(merge("--figures"), "--figures needs matplotlib: pip install unsplit[figures]")
+    refuses(
+        merge("--also", "figures"), "--also figures needs matplotlib: pip install unsplit[figures]"
+    )
     monkeypatch.setitem(sys.modules, "pandas", None)
     refuses(merge(), "reading tables needs pandas: pip install unsplit[tables]")
 
@@ -203,10 +205,6 @@ def no_training(monkeypatch):
             "links.",
         ),
         (
-            "--min-clusters 3 --max-clusters 2",
-            "--min-clusters 3 is more than --max-clusters 2; swap or drop one of them.",
-        ),
-        (
             "--n-clusters 5",
             "--n-clusters must be a whole number from 1 to 4, the number of initial clusters, got "
             "5.",
@@ -228,6 +226,14 @@ def no_training(monkeypatch):
             "Invalid value for '--must-link': must name at least two clusters with a comma between "
             "them, such as A,B, got '3'.",
         ),
+        ("--select", "--select is gone; type --backbone select."),
+        ("--use-raw", "--use-raw is gone; type --use-rep raw."),
+        (
+            "--n-clusters some",
+            "Invalid value for '--n-clusters': must be a number, or a range such as 8-20, got "
+            "'some'.",
+        ),
+        ("--also all", "Invalid value for '--also': 'all' is not one of figures, h5ad, scores."),
         ("--max-tvd 2", "Invalid value for '--max-tvd': 2.0 is not in the range 0<=x<=1."),
         ("--epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
     ],
@@ -301,6 +307,6 @@ def test_over_clusterings_that_cannot_be_made(arguments, sentence, refuses):
 
 
 def test_a_mistake_of_ours_is_not_hidden(monkeypatch):
-    monkeypatch.setattr("unsplit.cli.run.merge_overclustering", lambda *_: 1 / 0)
+    monkeypatch.setattr("unsplit.estimator.merge_overclustering", lambda *_: 1 / 0)
     assert isinstance(merge().exception, ZeroDivisionError)
     assert not Path("out").exists()

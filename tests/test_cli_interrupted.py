@@ -44,8 +44,8 @@ def test_an_interrupted_merge_changes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     for command in ("merge", "distances"):
-        patched = "run.merge_overclustering" if command == "merge" else "distances.fit"
-        monkeypatch.setattr(f"unsplit.cli.{patched}", interrupted)
+        patched = "estimator.merge_overclustering" if command == "merge" else "cli.merge.fit"
+        monkeypatch.setattr(f"unsplit.{patched}", interrupted)
         result = unsplit(command, "data.csv", "--labels", "cluster", "--out", "out")
         assert result.exit_code == 130
         assert result.stderr == (
@@ -61,7 +61,7 @@ def test_an_interrupted_merge_changes_nothing(monkeypatch):
 WAITING = """
 import signal, sys, time
 from unsplit.cli import main
-from unsplit.cli.progress import Console
+from unsplit.cli.console import Console
 
 def wait(console, record):
     open(f"{sys.argv[1]}.ready", "w").close()

@@ -8,7 +8,6 @@ from sklearn.cluster import KMeans
 
 from unsplit.merging.neighbours.graph import (
     UNLINKED,
-    Connected,
     Connections,
     connect,
     renumbered,
@@ -105,10 +104,9 @@ MERGES = [(0, 1), (2, 5), (0, 2), (3, 6)]
 @pytest.mark.parametrize("n_batches", [1, 3])
 def test_merging_is_counting_anew(n_batches):
     graph = random_graph(n_batches=n_batches)
-    connections, ranking, groups = Connections(graph), Connected(graph), np.arange(7)
+    connections, groups = Connections(graph), np.arange(7)
     for a, b in MERGES:
-        connections.merge(a, b)
-        assert list(ranking.merge(a, b)) == [a]
+        assert list(connections.merge(a, b)) == [a]
         groups[groups == b] = a
         alive = np.unique(groups)
         at = np.ix_(alive, alive)
@@ -119,9 +117,8 @@ def test_merging_is_counting_anew(n_batches):
         )
         np.testing.assert_allclose(connections.distances()[at], anew.distances())
         np.testing.assert_array_equal(connections.sizes[alive], anew.sizes)
-        np.testing.assert_allclose(ranking.distances()[at], anew.distances())
         for new, old in enumerate(alive.tolist()):
-            np.testing.assert_allclose(ranking.row(old)[alive], anew.distances()[new])
+            np.testing.assert_allclose(connections.row(old)[alive], anew.distances()[new])
             assert connections.dimension(old, alive[0]) == pytest.approx(anew.dimension(new, 0))
             assert connections.times_chance(old, alive[0]) == pytest.approx(
                 anew.times_chance(new, 0)

@@ -8,8 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import unsplit as library
 from tests.cli_cases import read_csv, read_json, snapshot, succeeds, unsplit
-from unsplit.cli.digits import overclustered_digits, scores
-from unsplit.pairwise.api import Settings
+from unsplit.cli.demo import overclustered_digits, scores
 
 SAME = ("labels.csv", "merges.csv", "review.csv", "linkage.npy", "tree.npz")
 
@@ -21,8 +20,8 @@ def demo(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(
-            "unsplit.cli.demo.Settings",
-            lambda: Settings(cv=2, training=library.TrainConfig(epochs=2), device="cpu"),
+            "unsplit.cli.demo.NETWORK",
+            {"cv": 2, "training": library.TrainConfig(epochs=2), "device": "cpu"},
         )
         patch.setattr("unsplit.report.collect.FEWEST_FOR_NEIGHBOURS", 10**6)  # PCA is quick
         return folder, unsplit("demo", "--report")
@@ -94,8 +93,8 @@ def test_the_table_holds_the_scores(demo):
 def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
     asked = []
 
-    def stop(folder, task, read, console, checkpoint):
-        asked.append(task.extra.figures)
+    def stop(folder, task, *others):
+        asked.append(task.extra.also)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("unsplit.cli.demo.merge_into", stop)
@@ -104,7 +103,7 @@ def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
         result = unsplit("demo", "--out", tmp_path / "out")
         assert result.exit_code == 130
         assert result.stderr.startswith("unsplit: interrupted while reading; nothing of this run ")
-    assert asked == [False, True]
+    assert asked == [(), ("figures",)]
     assert not Path(tmp_path / "out").exists()
 
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import unsplit
 from unsplit import ClusterMerger, InputError
-from unsplit.cli.about import command_of
+from unsplit.cli.outputs import about_run
 from unsplit.cli.program import main
 from unsplit.data.feature_checks import dominant, warn_of_scales
 from unsplit.errors import FeatureWarning, LabelsWarning
@@ -123,7 +123,7 @@ def test_the_command_scales_and_remembers_it(table, tmp_path):
     assert run.exit_code == 0, run.output
     result = json.loads((out / "result.json").read_text())
     assert result["reading"] == {"scale": True}
-    assert " --scale " in command_of(result)
+    assert " --scale " in about_run(result)["command"]
     assert "variance" not in run.output
 
 

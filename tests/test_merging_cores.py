@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unsplit
-from unsplit.merging.neighbours.graph import Connected, graph_of_scores
+from unsplit.merging.neighbours.graph import Connections, graph_of_scores
 from unsplit.merging.pairs import mean_rank
 
 
@@ -38,7 +38,7 @@ def test_both_is_average_linkage_of_the_mean_rank(cores):
     X, labels, result = cores
     graph = unsplit.neighbour_graph(X, labels)
     tree = unsplit.merge(result, n_clusters=1, neighbours=graph, rank_by="overlap and edges")
-    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
+    both = mean_rank(result.divergence("overlap"), Connections(graph).distances())
     twin = unsplit.merge(both, n_clusters=1)
     np.testing.assert_allclose(tree.linkage, twin.linkage)
     assert tree.statistic == "overlap and edges"

@@ -10,7 +10,6 @@ from unsplit import InputError, neighbour_graph
 from unsplit.merging.neighbours import graph as graph_module
 from unsplit.merging.neighbours.graph import (
     N_NEIGHBOURS,
-    Connected,
     Connections,
     NeighbourGraph,
     connect,
@@ -367,8 +366,8 @@ def test_no_cluster_is_outvoted_until_none_is_left():
 
 def test_a_cluster_without_observations_in_the_graph_has_finite_distances():
     X, clusters = emptied()
-    connected = Connected(connect(X, clusters, n_clusters=5))
-    assert connected.connections.sizes[4] == 0
+    connected = Connections(connect(X, clusters, n_clusters=5))
+    assert connected.sizes[4] == 0
     assert np.isfinite(connected.distances()).all()
 
 

@@ -24,8 +24,7 @@ from tests.cli_cases import (
     succeeds,
     unsplit,
 )
-from unsplit.cli.events import Events
-from unsplit.cli.progress import Console
+from unsplit.cli.console import Console, Events
 from unsplit.networks.training.progress import (
     Bars,
     EpochRecord,

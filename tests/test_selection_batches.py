@@ -167,7 +167,7 @@ def table(tmp_path, monkeypatch):
 def test_commands_pass_batches_on(table, command, result):
     X, labels, donor = table
     where = ("data.csv", "--labels", "cluster", "--batch", "donor", "--out", "out", "--seed", 3)
-    succeeds(unsplit(command, *where, *QUICK, "--select"))
+    succeeds(unsplit(command, *where, *QUICK, "--backbone", "select"))
     with pytest.warns(BatchWarning):
         expected = quick(None, X, labels, batch=donor, epochs=3, random_state=3)
     found = read_csv("out/candidates.csv")

@@ -204,13 +204,13 @@ def test_merges_of_stored_pairs_are_those_of_scipy():
     rng, k = np.random.default_rng(0), 40
     distances = rng.random(k * (k - 1) // 2)
     ranking = LinkedPairs(k, *np.triu_indices(k, 1), distances, "tv")
-    search = ClosestStoredPairs([ranking.row(a) for a in range(k)])
+    search = ClosestStoredPairs([ranking.near(a) for a in range(k)])
     heights = []
     while (pair := search.closest()) is not None:
         heights.append(search.distance(*pair))
         ranking.merge(*pair)
         search.remove(pair[1])
-        search.set_row(pair[0], ranking.row(pair[0]))
+        search.set_row(pair[0], ranking.near(pair[0]))
     np.testing.assert_allclose(heights, linkage(distances, "average")[:, 2])
 
 

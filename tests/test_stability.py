@@ -10,7 +10,7 @@ import unsplit
 from tests.merging_cases import gaussian_estimate, same_merges
 from unsplit import MergeTree, merge
 from unsplit.cli import summary
-from unsplit.cli.outputs import describe_tree
+from unsplit.cli.outputs import described_tree
 from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging import api, remerge
 from unsplit.merging.neighbours.graph import renumbered
@@ -147,7 +147,7 @@ def test_unknown_where_merging_is_not_repeated(monkeypatch):
         assert all(math.isnan(pair.stability) for pair in (*tree.merges, *tree.apart))
         assert "re-merges" not in str(tree.why(0, 3))
         assert merge_entry(tree.merges[0])["stability"] is None
-        assert describe_tree(tree)["remerges_by_n_clusters"] is None
+        assert described_tree(tree)["remerges_by_n_clusters"] is None
 
 
 # --- where a user sees it -------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_tables_and_words_have_it(touching):
     assert together in str(touching.why(0, 3))
     assert merge_entry(apart)["stability"] == apart.stability
     numbers = touching.stability.numbers
-    assert describe_tree(touching)["remerges_by_n_clusters"] == numbers
+    assert described_tree(touching)["remerges_by_n_clusters"] == numbers
 
 
 def test_summary_and_page_say_how_many_clusters_are_left(touching):

@@ -15,7 +15,7 @@ from sklearn.datasets import load_wine
 import unsplit as library
 from tests.checks import about
 from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, succeeds, unsplit
-from unsplit.cli.about import about_run
+from unsplit.cli.outputs import about_run
 from unsplit.data.readers import tables
 from unsplit.errors import FeatureWarning, InputError, SkippedWarning
 
@@ -68,8 +68,8 @@ def test_a_page_repeats_the_choice_of_columns():
         succeeds(merge_wines("--id", "bottle", *options))
         return about_run(read_json("out/result.json"))["again"]
 
-    assert "--id bottle --drop year,region --out" in repeated("--drop", "year")
-    assert "--id bottle --features hue,alcohol --out" in repeated("--features", "hue,alcohol")
+    assert "--id bottle --drop year --report" in repeated("--drop", "year")
+    assert "--id bottle --features hue,alcohol --report" in repeated("--features", "hue,alcohol")
 
 
 def test_features_are_named_in_any_order(wines):

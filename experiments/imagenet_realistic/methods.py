@@ -16,7 +16,7 @@ from experiments.core import Result
 from experiments.imagenet_realistic.overclustering import Overclustering
 from unsplit import PairwiseTVD
 from unsplit.errors import PartitionWarning
-from unsplit.merging.neighbours.graph import Connected, NeighbourGraph, graph_of_scores
+from unsplit.merging.neighbours.graph import Connections, NeighbourGraph, graph_of_scores
 from unsplit.merging.pairs import mean_rank
 
 FOLDS = 5
@@ -90,7 +90,7 @@ def with_graph(
         tree = unsplit.merge(result, n_clusters=1, neighbours=neighbours, rank_by="edges")
         return case.right(tree.linkage)
 
-    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
+    both = mean_rank(result.divergence("overlap"), Connections(graph).distances())
     return {
         "graph of scores": by_edges(by_scores),
         "graph of features": by_edges(graph),

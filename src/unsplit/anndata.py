@@ -6,8 +6,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,11 @@ from sklearn.metrics.cluster import contingency_matrix
 from unsplit.data.array_files import ContentCheck
 from unsplit.data.cells import (
     USUAL,
-    CellMatrix,
     Groups,
     batches_in,
     clusterings_in,
     groups_in,
+    matrix_of,
     natural,
     require_key,
 )
@@ -49,8 +48,6 @@ def merge(
     key_added: str = "unsplit",
     copy: bool = False,
     *,
-    layer: str | None = None,
-    use_raw: bool = False,
     random_state: Any = 0,
     groups_key: str | None = None,
     **options: Any,
@@ -65,18 +62,14 @@ def merge(
         The column of ``adata.obs`` with the over-clustering.  Cells without a value, or with "-1",
         are noise.
     use_rep : str, optional
-        By what the cells are compared: a key of ``adata.obsm``, or "X".  None means "X_pca" if
-        there is one, otherwise "X".
+        By what the cells are compared: a key of ``adata.obsm``, "X", or for raw counts "raw" or
+        "layers/" and the name of a layer.  None means "X_pca" if there is one, otherwise "X".
     batch_key : str, optional
         A column of ``adata.obs``, such as the donor: clusters are compared within each batch.
     key_added : str
         Where the results go; see below.
     copy : bool
         Return a changed copy, and leave ``adata`` as it is.
-    layer : str, optional
-        A layer with raw counts to compare the cells by, instead of ``use_rep``.
-    use_raw : bool
-        Compare the cells by the raw counts in ``adata.raw``, instead of ``use_rep``.
     random_state : int, Generator, RandomState or None
         The same seed gives the same result.
     groups_key : str, optional
@@ -133,20 +126,12 @@ def merge(
     batch, of_cells = (
         None if key is None else batches_in(_column(adata, key)) for key in (batch_key, groups_key)
     )
-    counts = layer is not None or use_raw
-    # Raw counts take the place of the default representation, not of one that was chosen.
-    matrix = CellMatrix(None if counts and use_rep == USUAL else use_rep, layer, use_raw)
-    X, used = matrix.of(adata, "adata")
+    X, used = matrix_of(adata, use_rep, "adata")
     merger = ClusterMerger(random_state=random_state, **options)
     merger.fit(X, initial_labels=groups.labels, batch=batch, groups=of_cells)
     params = {"groupby": groupby, "representation": used, "batch_key": batch_key}
-    params |= {"groups_key": groups_key}
-    params |= {"random_state": random_state} | options
-    graph = merger.neighbours_
-    sampled = graph is not None and graph.sampled_from is not None
-    refined = None if sampled else merger.refined_labels_
-    made = groups, merger.tree_, merger.tvd_, refined
-    found = annotations(*made, key_added, groupby, params, adata.uns)
+    params |= {"groups_key": groups_key, "random_state": random_state} | options
+    found = annotations(merger, groups, key_added, groupby, params, adata.uns)
     if copy:
         adata = adata.to_memory() if adata.isbacked else adata.copy()
     for name, column in found.obs.items():
@@ -192,43 +177,34 @@ def tree(adata: Any, key: str = "unsplit") -> MergeTree:
     return MergeTree(**fields_of_tree(stored["tree"], check))
 
 
-@dataclass(frozen=True, eq=False)
-class Annotations:
+class Annotations(NamedTuple):
     """What a merge adds to an AnnData: Categoricals for ``obs``, and entries of ``uns``."""
 
     obs: dict[str, Any]
     uns: dict[str, Any]
 
 
+def refined_labels_of(merger: ClusterMerger) -> NDArray[np.int64] | None:
+    """The refined cluster of every observation; None if the neighbours of some are not known."""
+    graph = merger.neighbours_
+    sampled = graph is not None and graph.sampled_from is not None
+    return None if sampled else merger.refined_labels_
+
+
 def annotations(
+    merger: ClusterMerger,
     groups: Groups,
-    tree: MergeTree,
-    tvd: Any,
-    refined: NDArray[np.int64] | None,
     key_added: str,
     groupby: str,
     params: Mapping[str, Any],
     uns: Mapping[str, Any],
 ) -> Annotations:
-    """Return what :func:`merge` writes, in types that an .h5ad file can hold.
+    """What :func:`merge` writes, in types that an .h5ad file can hold.
 
-    Parameters
-    ----------
-    groups : Groups
-        The over-clustering.
-    tree : MergeTree
-    tvd : ndarray of shape (k, k) or PairMatrix
-        Distances in the order of ``tree.cluster_ids``.
-    refined : ndarray of shape (n,), optional
-        The refined cluster of every cell; −1 for noise.
-    key_added : str
-    groupby : str
-        The column of the over-clustering.
-    params : mapping
-        How the merge was made.
-    uns : mapping
-        What is there so far: the colours of the old clusters.
+    ``groups`` are the over-clustering, and ``groupby`` its column; ``params`` says how the merge
+    was made, and ``uns`` has the colours of the old clusters.
     """
+    tree, tvd, refined = merger.tree_, merger.tvd_, refined_labels_of(merger)
     place = {str(name): i for i, name in enumerate(tree.cluster_ids.tolist())}
     order = np.array([place[name] for name in groups.names])
     new = _numbered(tree.groups[order])

@@ -229,7 +229,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         device: str | torch.device = "auto",
         random_state: Any = None,
         progress: bool | Progress = False,
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.max_tvd = max_tvd
@@ -308,7 +308,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if self.overclusterer is not None:
             check_clusterer("overclusterer", self.overclusterer)
         check_seed(self.random_state)
-        kept = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        # A checkpoint that is made already is removed by whoever made it, once all is written.
+        made = self.checkpoint is None or isinstance(self.checkpoint, Checkpoint)
+        kept = self.checkpoint if made else Checkpoint(self.checkpoint)
         rng = generator_of(self.random_state if kept is None else kept.seeded(self.random_state))
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
@@ -332,7 +334,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.labels_ = self.tree_.labels(self.initial_labels_)
         self._scorer = merged.fitted.scorer
         self._gaps = merged.gaps
-        if kept is not None:
+        if not made:
             kept.remove()
         return self
 
@@ -478,6 +480,19 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if self.neighbours_ is None:
             return self.labels_
         return refined(self.labels_, self.neighbours_, self.pairwise_, self.tree_, self._gaps)
+
+    def check_options(self) -> None:
+        """Raise an error if an option cannot be used, or contradicts another; ``fit`` does so too.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> unsplit.ClusterMerger(n_clusters=3, alpha=0.05).check_options()
+        Traceback (most recent call last):
+        unsplit.errors.InputError: n_clusters and alpha are two stopping rules; choose one.
+        """
+        self._options_of(MergeOptions)
+        self._options_of(Settings)
 
     def _options_of(self, kind: Any) -> Any:
         """The parameters that this kind of options has, checked."""

@@ -67,7 +67,7 @@ else:
     print(at, code)
 """
 
-EVERYTHING = ("--h5ad", "--report", "--keep-scores")
+EVERYTHING = ("--also", "h5ad,scores", "--report")
 # What is written beside its place first, also within the new folder, and then renamed.
 RENAMED = ["distances.npz", "distances.scores.npz", "report.html", "report.npz", "tree.npz"]
 FILES = {*RENAMED, "labels.csv", "linkage.npy", "merged.h5ad", "merges.csv", "result.json"}

@@ -14,8 +14,7 @@ import pytest
 import unsplit as library
 from tests.cli_cases import merge, snapshot, succeeds, unsplit, write_data
 from unsplit.cli import outputs
-from unsplit.cli.progress import Console
-from unsplit.cli.run import Interrupted, interruptible
+from unsplit.cli.console import Console, Interrupted, interruptible
 from unsplit.data import saving
 from unsplit.data.saving import MANIFEST, added_file, output_folder, replacing, verify_folder
 from unsplit.errors import InputError
@@ -76,12 +75,12 @@ INSIDE = "choose a folder outside it."
 INPUTS = {
     "candidates": (
         lambda: write_data("candidates.csv"),
-        ("merge", "candidates.csv", *LABELLED, "--out", ".", "--select"),
+        ("merge", "candidates.csv", *LABELLED, "--out", ".", "--backbone", "select"),
         REPLACED,
     ),
     "candidates of distances": (
         lambda: write_data("candidates.csv"),
-        ("distances", "candidates.csv", *LABELLED, "--out", ".", "--select"),
+        ("distances", "candidates.csv", *LABELLED, "--out", ".", "--backbone", "select"),
         REPLACED,
     ),
     "result as labels": (
@@ -142,7 +141,7 @@ INPUTS = {
             write("new", **{"dendrogram.png": "x"}),
             Path("list.csv").write_text("path,cluster\nnew/dendrogram.png,a\n"),
         ),
-        ("merge", "list.csv", "--out", "new", "--figures"),
+        ("merge", "list.csv", "--out", "new", "--also", "figures"),
         REPLACED,
     ),
     "a folder in the way": (
@@ -689,10 +688,20 @@ def test_only_files_that_a_run_can_write_are_removed():
 
 def test_all_files_of_the_commands_are_known():
     write_data()
-    everything = ("--select", "--keep-scores", "--figures", "--report")
+    everything = ("--backbone", "select", "--also", "scores,figures", "--report")
     succeeds(merge("--epochs", 1, *everything))
-    distances = ("distances", "data.csv", *LABELLED, "--epochs", "1", "--select", "--matrix")
-    succeeds(unsplit(*distances, "--keep-scores", "--out", "compared"))
+    distances = (
+        "distances",
+        "data.csv",
+        *LABELLED,
+        "--epochs",
+        "1",
+        "--backbone",
+        "select",
+        "--also",
+        "matrix,scores",
+    )
+    succeeds(unsplit(*distances, "--out", "compared"))
     found = {name for out in ("out", "compared") for name in verify_folder(out)}
     others = {"merged.h5ad", "digits.csv"}  # of cells and of the demo
     assert found | others == set(outputs.WRITTEN)

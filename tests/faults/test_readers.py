@@ -321,7 +321,7 @@ def test_a_full_disk_is_told_with_the_folder(monkeypatch):
 @pytest.mark.parametrize("out", ["/dev/null/out", "/proc/none/out", "data.csv", "data.csv/out"])
 def test_an_out_that_cannot_be_written_is_noticed_before_training(out, monkeypatch):
     write_data()
-    monkeypatch.setattr("unsplit.cli.run.merge_overclustering", None)
+    monkeypatch.setattr("unsplit.estimator.merge_overclustering", None)
     result = merge(out=out)
     assert result.exit_code == 2
     assert f"cannot write to {out}" in result.stderr

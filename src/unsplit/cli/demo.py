@@ -1,41 +1,44 @@
-"""``unsplit demo``: over-clustered handwritten digits, merged and scored."""
+"""``unsplit demo``: over-clustered handwritten digits, merged and scored.
+
+The true digits are used only to score the result.
+"""
 
 import os
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.cluster import AgglomerativeClustering, KMeans
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_rand_score
 
+from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
-from unsplit.cli.digits import Score, overclustered_digits, scores
-from unsplit.cli.progress import Console
+from unsplit.cli.console import Console, interruptible
+from unsplit.cli.merge import Task, merge_into
+from unsplit.cli.outputs import ExtraFiles
 from unsplit.cli.reading import Input
-from unsplit.cli.run import (
-    RESULT,
-    ExtraFiles,
-    Task,
-    checkpoint_beside,
-    interruptible,
-    merge_into,
-)
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import output_folder, write_csv
-from unsplit.merging.options import MergeOptions
+from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.merging.neighbours.refine import refine
+from unsplit.merging.tree import MergeTree
 from unsplit.networks.training.progress import PHASES
-from unsplit.pairwise.api import Settings
-from unsplit.report.api import PAGE
+from unsplit.report.api import PAGE, RESULT
 
-DATA = "digits.csv"
-LABELS = "cluster"
-
-EXAMPLE = """\b
-Example:
-  unsplit demo --out demo-output --report
-"""
+DATA, LABELS = "digits.csv", "cluster"
+N_PIECES, N_DIGITS = 40, 10
+NETWORK: dict[str, Any] = {"backbone": "auto", "cv": "auto", "training": None, "device": "auto"}
 
 
-@click.command(epilog=EXAMPLE, short_help="Try Unsplit on handwritten digits.")
+@click.command(
+    epilog="\b\nExample:\n  unsplit demo --out demo-output --report\n",
+    short_help="Try Unsplit on handwritten digits.",
+)
 @click.option(
     "--out",
     default="demo-output",
@@ -60,27 +63,27 @@ def demo(out: str, seed: int, report: bool) -> None:
     """
     outputs.require_name(out)
     data = os.path.join(out, DATA)
-    extra = ExtraFiles(find_spec("matplotlib") is not None, report)
-    task = Task(Input(data, LABELS), MergeOptions(), Settings(), seed, extra)
-    console = Console()
+    rest = ["--labels", LABELS, "--out", "merged", "--seed", str(seed)]
+    command = shlex.join(["unsplit", "merge", data, *rest])
+    click.get_current_context().obj = shlex.split(command)[1:]  # what the page says to type
+    also = () if find_spec("matplotlib") is None else ("figures",)
+    task = Task(Input(data, LABELS), {}, ExtraFiles(also, report))
+    console, kept = Console(), outputs.checkpoint_beside(out)
     results = output_folder(out, outputs.versions(), outputs.WRITTEN)
-    kept = checkpoint_beside(out, None)
     with interruptible(out, console, kept), console.show_warnings(), results as folder:
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
-        console.plan(["reading", *PHASES, *extra.last_phases])
+        console.plan(["reading", *PHASES, *task.extra.last_phases])
         with console.stage("reading"):
             digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)
-        merged = merge_into(folder, task, digits, console, kept)
+        merger = merge_into(folder, task, digits, NETWORK, console, seed, kept)
     kept.remove()
-    lines = summary.of_merge(merged.tree, n_noise=0)
-    assert merged.neighbours is not None  # digits are vectors
-    table = _table(scores(digits, merged.tree, merged.neighbours, truth, seed))
-    outputs.print_result(Path(out, RESULT), [*lines, "", *table], as_json=False)
+    lines = summary.of_merge(merger.tree_, n_noise=0)
+    assert merger.neighbours_ is not None  # digits are vectors
+    table = _table(scores(digits, merger.tree_, merger.neighbours_, truth, seed))
+    outputs.print_result(Path(out, RESULT), [*lines, "", *table], console)
     if report:
         click.echo(f"\nOpen {os.path.join(out, PAGE)} in a browser.")
-    rest = ["--labels", LABELS, "--out", "merged", "--seed", str(seed)]
-    command = shlex.join(["unsplit", "merge", data, *rest])
     click.echo(f"\nTo repeat this from the file:\n  {command}")
 
 
@@ -89,6 +92,70 @@ def _write_data(path: Path, digits: Observations) -> None:
     assert digits.feature_names is not None
     columns = dict(zip(digits.feature_names, digits.X.T.astype(int), strict=True))
     write_csv(path, columns | {LABELS: digits.labels})
+
+
+class Score(NamedTuple):
+    """The name of a clustering, its number of clusters and its adjusted Rand index."""
+
+    name: str
+    n_clusters: int
+    rand_index: float
+
+
+def overclustered_digits(seed: int = 0) -> tuple[Observations, Index]:
+    """Return 1,797 digits of 8 × 8 pixels in 40 clusters by k-means, and the true digits.
+
+    Examples
+    --------
+    >>> digits, truth = overclustered_digits()
+    >>> digits.X.shape, digits.feature_names[9], len(np.unique(digits.labels)), truth[:3]
+    ((1797, 64), 'pixel_1_1', 40, array([0, 1, 2]))
+    """
+    X, truth = load_digits(return_X_y=True)
+    labels = KMeans(N_PIECES, n_init=10, random_state=seed).fit_predict(X)
+    names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
+    return Observations(X, names, np.arange(len(X)), labels.astype(np.int64)), truth
+
+
+def scores(
+    digits: Observations, tree: MergeTree, graph: NeighbourGraph, truth: ArrayLike, seed: int = 0
+) -> list[Score]:
+    """Score the clusters before and after merging, Ward and k-means against the true digits.
+
+    Single digits of the merged clusters also move to the cluster of their neighbours ("refined").
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> digits, truth = overclustered_digits()
+    >>> centres = np.stack([digits.X[digits.labels == c].mean(axis=0) for c in range(40)])
+    >>> D = np.linalg.norm(centres[:, None] - centres, axis=2)
+    >>> graph = unsplit.neighbour_graph(digits.X, digits.labels)
+    >>> for score in scores(digits, unsplit.merge(D, n_clusters=12), graph, truth):
+    ...     print(f"{score.name}: {score.n_clusters}")
+    k-means, before merging: 40
+    merged: 12
+    merged and refined: 12
+    merged, given the number 10: 10
+    merged and refined, given the number 10: 10
+    Ward, given the number 10: 10
+    k-means, given the number 10: 10
+    """
+    initial, given = np.asarray(digits.labels), f"given the number {N_DIGITS}"
+    merged, ten = tree.labels(initial), tree.cut(n_clusters=N_DIGITS).labels(initial)
+    clusterings = {
+        "k-means, before merging": initial,
+        "merged": merged,
+        "merged and refined": refine(merged, graph),
+        f"merged, {given}": ten,
+        f"merged and refined, {given}": refine(ten, graph),
+        f"Ward, {given}": AgglomerativeClustering(N_DIGITS).fit_predict(digits.X),
+        f"k-means, {given}": KMeans(N_DIGITS, n_init=10, random_state=seed).fit_predict(digits.X),
+    }
+    return [
+        Score(name, len(np.unique(labels)), float(adjusted_rand_score(truth, labels)))
+        for name, labels in clusterings.items()
+    ]
 
 
 def _table(table: list[Score]) -> list[str]:

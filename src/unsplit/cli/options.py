@@ -1,65 +1,80 @@
-"""Arguments and options that commands share."""
+"""Options that commands share, and how --help groups them."""
 
 import csv
 import io
 import os
+import re
 from collections.abc import Callable
 from functools import partial, wraps
 from inspect import signature
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from unsplit.cli.reading import Input
-from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.shards import shards_of
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.loop import TrainConfig
-from unsplit.pairwise.api import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
+
+# Not a network: several are tried, and the most accurate one is used.
+SELECT = "select"
 
 
-def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Combine several options into one decorator; --help lists them in this order."""
+class Grouped(click.Command):
+    """A command whose --help lists options under headings."""
 
-    def decorate(command: F) -> F:
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of each heading; those without one come last."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if isinstance(parameter, click.Option) and record is not None:
+                found.setdefault(getattr(parameter, "heading", "Help"), []).append(record)
+        for heading, records in found.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+def under(heading: str, *options: Decorator) -> Decorator:
+    """Combine options into one decorator; --help lists them in this order under a heading."""
+
+    def decorate(command: Any) -> Any:
         for option in reversed(options):
             command = option(command)
+            for parameter in command.__click_params__:
+                parameter.heading = getattr(parameter, "heading", heading)
         return command
 
     return decorate
 
 
-def packed(name: str, make: Callable[..., object], *options: Callable[[F], F]) -> Callable[[F], F]:
-    """Combine several options, and pass their values to the command as one object.
+def packed(name: str, make: Callable[..., object], options: Decorator) -> Decorator:
+    """Pass the values of options to the command as one object, made by ``make``.
 
-    Parameters
-    ----------
-    name : str
-        The parameter of the command that receives the object.
-    make : callable
-        Makes the object from the values of the options; its parameters are named as they are.
-    *options
-        The options; those that ``make`` does not take reach the command as usual.
+    Options that ``make`` does not take reach the command as usual.
 
     Examples
     --------
-    >>> box = packed("box", lambda wide, high: (wide, high), click.option("--wide"))
-    >>> box(lambda box, colour: f"{colour} {box}")(wide=2, high=1, colour="red")
-    'red (2, 1)'
+    >>> box = packed("box", lambda wide, high=3: (wide, high), click.option("--wide"))
+    >>> box(lambda box, colour: f"{colour} {box}")(wide=2, colour="red")
+    'red (2, 3)'
     """
     taken = list(signature(make).parameters)
 
-    def decorate(command: F) -> F:
+    def decorate(command: Any) -> Any:
         @wraps(command)
         def with_object(**given: Any) -> Any:
-            made = make(**{option: given.pop(option) for option in taken})
+            made = make(**{option: given.pop(option) for option in taken if option in given})
             return command(**{name: made}, **given)
 
-        return together(*options)(with_object)  # type: ignore[arg-type]
+        return options(with_object)
 
     return decorate
+
+
+# --- what is typed, as values ---------------------------------------------------------------------
 
 
 def one_source(context: Any, parameter: Any, given: tuple[str, ...]) -> str:
@@ -82,42 +97,8 @@ def one_source(context: Any, parameter: Any, given: tuple[str, ...]) -> str:
     return f"{{{','.join(given)}}}"
 
 
-data = click.argument(
-    "data", type=click.Path(), nargs=-1, required=True, metavar="DATA", callback=one_source
-)
-
-labels = click.option(
-    "--labels",
-    metavar="FILE|COLUMN",
-    help="The cluster of every row: a column of DATA, or another file. Rows with -1 or an "
-    "empty label are noise. Not needed for a folder, where subfolders are clusters.",
-)
-
-batch = click.option(
-    "--batch",
-    metavar="FILE|COLUMN",
-    help="Donor, sequencing run or another source of batch effects: clusters are compared within "
-    "each batch only.",
-)
-
-groups = click.option(
-    "--groups",
-    metavar="FILE|COLUMN",
-    help="Track, session, donor or document, if the rows of one resemble each other: whole groups "
-    "are held out, and errors and tests count groups.",
-)
-
-vectors = click.option(
-    "--vectors",
-    type=click.Path(),
-    metavar="FILE",
-    help="Compare these vectors (.npy, .npz or a table, one row per observation) instead of DATA, "
-    "which then only names and shows the observations; unsplit.features makes them from images.",
-)
-
-
 def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Split names of columns at the commas, as in a .csv file; a callback for click.
+    """Split names at the commas, as in a .csv file; a callback for click.
 
     Examples
     --------
@@ -127,31 +108,98 @@ def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ..
     found = [name.strip() for line in csv.reader(given, skipinitialspace=True) for name in line]
     if "" in found or len(given) > len(found):
         raise click.BadParameter(
-            f"must be names of columns with commas between them, such as a,b, got {given[0]!r}."
+            f"must be names with commas between them, such as a,b, got {given[0]!r}."
         )
     return tuple(found)
 
 
-listed = partial(click.option, multiple=True, callback=names)
+def pairs(context: Any, parameter: Any, given: tuple[str, ...]) -> list[list[str]]:
+    """Split names of clusters at the commas; a callback for click.
+
+    Examples
+    --------
+    >>> pairs(None, None, ("3,7", "B cell, T cell"))
+    [['3', '7'], ['B cell', 'T cell']]
+    """
+    found = [[name.strip() for name in text.split(",")] for text in given]
+    for text, clusters in zip(given, found, strict=True):
+        if len(clusters) < 2 or "" in clusters:
+            raise click.BadParameter(
+                f"must name at least two clusters with a comma between them, such as A,B, "
+                f"got {text!r}."
+            )
+    return found
 
 
-def column_choice(
-    id: str | None, features: tuple[str, ...], drop: tuple[str, ...], scale: bool
-) -> ColumnChoice:
-    """The columns that were named; no features mean all columns of numbers."""
-    return ColumnChoice(id, features or None, drop, scale)
+def some_of(*known: str) -> Callable[[Any, Any, tuple[str, ...]], tuple[str, ...]]:
+    """A callback for click that splits at the commas, and refuses other words than these."""
+
+    def check(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ...]:
+        found = names(context, parameter, given)
+        others = [word for word in found if word not in known]
+        if others:
+            raise click.BadParameter(f"{others[0]!r} is not one of {', '.join(known)}.")
+        return found
+
+    return check
 
 
-columns = packed(
-    "columns",
-    column_choice,
+def number_or_range(
+    context: Any, parameter: Any, given: str | None
+) -> int | tuple[int | None, int | None] | None:
+    """A number, or the fewest and the most; a callback for click.
+
+    Examples
+    --------
+    >>> [number_or_range(None, None, text) for text in ("12", "8-20", "8-", "-20")]
+    [12, (8, 20), (8, None), (None, 20)]
+    """
+    if given is None:
+        return None
+    found = re.fullmatch(r"(\d+)|(?=.*\d)(\d*)-(\d*)", given.strip())
+    if found is None:
+        raise click.BadParameter(f"must be a number, or a range such as 8-20, got {given!r}.")
+    if found[1]:
+        return int(found[1])
+    fewest, most = (int(text) if text else None for text in (found[2], found[3]))
+    return fewest, most
+
+
+def folds(context: Any, parameter: Any, given: str) -> int | float | str:
+    """A number of folds, a share, or the word auto; a callback for click.
+
+    Examples
+    --------
+    >>> [folds(None, None, text) for text in ("auto", "5", "0.2")]
+    ['auto', 5, 0.2]
+    """
+    if given == "auto":
+        return given
+    try:
+        return int(given) if given.isdecimal() else float(given)
+    except ValueError:
+        raise click.BadParameter(
+            f"must be auto, a number of folds or a share to hold out, got {given!r}."
+        ) from None
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+data = click.argument(
+    "data", type=click.Path(), nargs=-1, required=True, metavar="DATA", callback=one_source
+)
+
+listed = partial(click.option, multiple=True, callback=names, metavar="A,B,…")
+
+columns = under(
+    "Data",
     click.option(
         "--id",
         metavar="COLUMN",
         help="The column of a table that names the rows: the id in labels.csv, never a feature.",
     ),
-    listed("--features", metavar="A,B,…", help="Use only these columns of a table as features."),
-    listed("--drop", metavar="A,B,…", help="Do not use these columns of a table as features."),
+    listed("--features", help="Use only these columns of a table as features."),
+    listed("--drop", help="Do not use these columns of a table as features."),
     click.option(
         "--scale",
         is_flag=True,
@@ -160,42 +208,76 @@ columns = packed(
     ),
 )
 
-
-def as_typed(choice: ColumnChoice) -> list[str]:
-    """Write a choice of columns as options.
-
-    Examples
-    --------
-    >>> as_typed(ColumnChoice("cell", drop=("age", "a,b")))
-    ['--id', 'cell', '--drop', 'age,"a,b"']
-    """
-    typed = [] if choice.id is None else ["--id", choice.id]
-    for option, given in (("--features", choice.features), ("--drop", choice.drop)):
-        if given:
-            line = io.StringIO()
-            csv.writer(line, lineterminator="").writerow(given)
-            typed += [option, line.getvalue()]
-    return [*typed, "--scale"] if choice.scale else typed
-
-
-cells = together(
-    click.option(
-        "--use-rep",
-        metavar="KEY",
-        help="For .h5ad: compare cells by this representation in obsm, or X.  [default: X_pca if "
-        "there is one, otherwise X]",
-    ),
-    click.option(
-        "--layer", metavar="NAME", help="For .h5ad: compare cells by the raw counts in this layer."
-    ),
-    click.option(
-        "--use-raw", is_flag=True, help="For .h5ad: compare cells by the raw counts in raw."
+source = packed(
+    "source",
+    Input,
+    under(
+        "Data",
+        data,
+        click.option(
+            "--labels",
+            metavar="FILE|COLUMN",
+            help="The cluster of every row: a column of DATA, or another file. Rows with -1 or an "
+            "empty label are noise. Not needed for a folder, where subfolders are clusters.",
+        ),
+        click.option(
+            "--batch",
+            metavar="FILE|COLUMN",
+            help="Donor, sequencing run or another source of batch effects: clusters are compared "
+            "within each batch only.",
+        ),
+        click.option(
+            "--groups",
+            metavar="FILE|COLUMN",
+            help="Track, session, donor or document, if the rows of one resemble each other: whole "
+            "groups are held out, and errors and tests count groups.",
+        ),
+        click.option(
+            "--vectors",
+            type=click.Path(),
+            metavar="FILE",
+            help="Compare these vectors (.npy, .npz or a table, one row per observation) instead "
+            "of DATA, which then only names and shows the observations; unsplit.features makes "
+            "them from images.",
+        ),
+        columns,
+        click.option(
+            "--use-rep",
+            metavar="KEY",
+            help="For .h5ad: compare cells by this representation in obsm, or X, or by the raw "
+            "counts in raw or layers/NAME.  [default: X_pca if there is one, otherwise X]",
+        ),
     ),
 )
 
-source = packed("source", Input, data, labels, batch, groups, vectors, columns, cells)
 
-folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
+def typed_columns(source: Input) -> list[str]:
+    """The options that choose columns, as they are typed.
+
+    Examples
+    --------
+    >>> typed_columns(Input("cells.csv", id="cell", drop=("age", "a,b")))
+    ['--id', 'cell', '--drop', 'age,"a,b"']
+    """
+    words = [] if source.id is None else ["--id", source.id]
+    for option, given in (("--features", source.features), ("--drop", source.drop)):
+        if given:
+            line = io.StringIO()
+            csv.writer(line, lineterminator="").writerow(given)
+            words += [option, line.getvalue()]
+    return [*words, "--scale"] if source.scale else words
+
+
+# --- network --------------------------------------------------------------------------------------
+
+
+def network_settings(
+    backbone: str, cv: int | float | str, epochs: int | None, device: str
+) -> dict[str, Any]:
+    """The options of an estimate, as in Python."""
+    training = None if epochs is None else TrainConfig(epochs=epochs)
+    return {"backbone": backbone, "cv": cv, "training": training, "device": device}
+
 
 seed = click.option(
     "--seed",
@@ -205,13 +287,70 @@ seed = click.option(
     "and reported.",
 )
 
+
+def network(*others: Decorator) -> Decorator:
+    """The options of an estimate, and others about it."""
+    return packed(
+        "network",
+        network_settings,
+        under(
+            "Network",
+            click.option(
+                "--backbone",
+                type=click.Choice(["auto", *RECIPES, SELECT]),
+                metavar="NAME",
+                default="auto",
+                show_default=True,
+                help="The neural network, or for vectors a classifier: trees, lda, "
+                "logistic-regression. auto chooses a network for the kind of data; best compares "
+                "several by their mean held-out accuracy (vectors only); select tries several "
+                "networks and ways of training first, and uses the most accurate one.",
+            ),
+            click.option(
+                "--cv",
+                metavar="N|SHARE",
+                default="auto",
+                show_default=True,
+                callback=folds,
+                help="Number of cross-fitting folds, or a share to hold out once, such as 0.2; "
+                "auto holds out large clusters once.",
+            ),
+            click.option(
+                "--epochs",
+                type=click.IntRange(min=1),
+                metavar="N",
+                help="Maximum number of epochs; training usually stops earlier.",
+            ),
+            *others,
+            click.option(
+                "--device",
+                default="auto",
+                show_default=True,
+                help="Where to compute: auto, cpu, cuda or mps.",
+            ),
+            seed,
+        ),
+    )
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
+
 report = click.option(
     "--report",
     is_flag=True,
     help="Also write report.html: the answer, the tree, the data, and pairs to review.",
 )
 
-as_json = together(
+
+def also(*known: str, help: str) -> Decorator:
+    """The option that asks for more files, by these words."""
+    return click.option("--also", multiple=True, callback=some_of(*known), metavar="A,B", help=help)
+
+
+as_json = under(
+    "Output",
     click.option(
         "--json",
         "as_json",
@@ -223,83 +362,5 @@ as_json = together(
         "--progress/--no-progress",
         default=None,
         help="Show progress, or do not.  [default: only in a terminal]",
-    ),
-)
-
-checkpoint = click.option(
-    "--checkpoint",
-    type=click.Path(),
-    metavar="FOLDER",
-    help="Where a run of more than half a minute keeps what it has done; if it is interrupted, the "
-    "same command continues from there.  [default: OUT.checkpoint, beside --out]",
-)
-
-keep_scores = click.option(
-    "--keep-scores",
-    is_flag=True,
-    help="Also write distances.scores.npz, a large file with the scores of all held-out "
-    "observations. Python needs it to merge distances.npz again with other options.",
-)
-
-
-class Folds(click.IntRange):
-    """A number of folds, or the word auto."""
-
-    def __init__(self) -> None:
-        super().__init__(min=2)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Leave the word as it is."""
-        return value if value == "auto" else super().convert(value, param, ctx)
-
-
-def settings_from(
-    backbone: str, no_augment: bool, cv: int | str, epochs: int, device: str
-) -> Settings:
-    """The settings of an estimate."""
-    augment = False if no_augment else "auto"
-    return Settings(backbone, cv, device, TrainConfig(epochs=epochs, augment=augment))
-
-
-estimation = packed(
-    "settings",
-    settings_from,
-    click.option(
-        "--backbone",
-        type=click.Choice(["auto", *RECIPES]),
-        default=Settings.backbone,
-        show_default=True,
-        help="The neural network, or for vectors a classifier: trees, lda, logistic-regression. "
-        "auto chooses a network for the kind of data; best compares several by their mean held-out "
-        "accuracy (vectors only).",
-    ),
-    click.option(
-        "--select",
-        is_flag=True,
-        help="Try several networks first and use the one with the highest mean held-out accuracy "
-        "(within batches if --batch is given).",
-    ),
-    click.option("--no-augment", is_flag=True, help="Train without data augmentation."),
-    click.option(
-        "--cv",
-        type=Folds(),
-        metavar="N",
-        default=Settings.cv,
-        show_default=True,
-        help="Number of cross-fitting folds; auto holds out large clusters once.",
-    ),
-    click.option(
-        "--epochs",
-        type=click.IntRange(min=1),
-        metavar="N",
-        default=TrainConfig.epochs,
-        show_default=True,
-        help="Maximum number of epochs; training usually stops earlier.",
-    ),
-    click.option(
-        "--device",
-        default=Settings.device,
-        show_default=True,
-        help="Where to compute: auto, cpu, cuda or mps.",
     ),
 )

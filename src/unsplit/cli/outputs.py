@@ -1,11 +1,13 @@
-"""The files that commands write, and the contents of result.json."""
+"""The files that commands write, what result.json says, and which files are never replaced."""
 
 import contextlib
 import json
 import os
 import platform
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,26 +15,25 @@ from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
+import scipy.sparse
 
 from unsplit import __version__
-from unsplit.cli.about import about_run
-from unsplit.cli.progress import Console
-from unsplit.cli.select import settings_dict
+from unsplit.anndata import annotations, refined_labels_of
+from unsplit.cli.console import Console
+from unsplit.data.cells import groups_in
 from unsplit.data.labels import as_named
 from unsplit.data.readers.folders import find_images
+from unsplit.data.readers.h5ad import open_cells, write_extended
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
 from unsplit.data.saving import MANIFEST, earlier_results, write_csv, write_json
 from unsplit.devices import choose_device
 from unsplit.errors import InputError
-from unsplit.estimator import Merged
+from unsplit.estimator import ClusterMerger
 from unsplit.merging.decision import UNCLEAR
-from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.options import MergeOptions
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.pairwise.api import Settings
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
 from unsplit.report.api import PAGE, Content, make_page
@@ -41,13 +42,26 @@ from unsplit.report.collect import Source, collect
 from unsplit.report.sections import View, with_borders
 
 DISTANCES = "distances.npz"
+MERGED = "merged.h5ad"
+FIGURES = ("dendrogram.png", "merge_curve.png", "distances.png")
 SCORES = scores_path(DISTANCES).name
 # All files that commands write to a folder: no others of an earlier result are ever removed.
 WRITTEN = frozenset(
     {DISTANCES, SCORES, KEPT, PAGE, "labels.csv", "merges.csv", "review.csv", "pairs.csv"}
     | {"candidates.csv", "digits.csv", "linkage.npy", "tvd.npy", "tree.npz", "result.json"}
-    | {"distances.json", "merged.h5ad", "dendrogram.png", "merge_curve.png", "distances.png"}
+    | {"distances.json", MERGED, *FIGURES}
 )
+# Pictures that scanpy writes, and that people already know their cells by.
+PICTURES = ("X_umap", "X_tsne")
+# The key that is added to cells, and the old clusters, if they are from another file.
+KEY, INITIAL = "unsplit", "unsplit_initial"
+# The answers that the page exports.
+ANSWERS = "unsplit-review.json"
+# Parameters of a merge that say nothing about its result.
+NO_SETTINGS = ("random_state", "progress", "checkpoint", "overclusterer")
+
+
+# --- what must not be replaced --------------------------------------------------------------------
 
 
 def refuse_overwriting(
@@ -55,16 +69,8 @@ def refuse_overwriting(
 ) -> None:
     """Raise an error if a command would change what it reads, or cannot write a file.
 
-    Parameters
-    ----------
-    data : str
-        The file or folder that is read.
-    named : iterable of str or None
-        Other files that are read, or names of columns, which are ignored.
-    out : str
-        The folder that the results go to.
-    names : iterable of str
-        The files that will be written there.
+    ``named`` are other files that are read, or names of columns, which are ignored; ``names`` are
+    the files that will be written to ``out``.
 
     Examples
     --------
@@ -99,13 +105,6 @@ def refuse_replacing(path: str, written: Iterable[str]) -> None:
     """Raise an error if an input is one of the files to write, or a folder around one.
 
     Files are compared after following links, and hard links to one file count as the same.
-
-    Parameters
-    ----------
-    path : str
-        A file or folder that is read.
-    written : iterable of str
-        The files that will be written.
 
     Examples
     --------
@@ -161,6 +160,9 @@ def _files_of(path: str) -> Iterator[str]:
             yield from (os.path.join(folder, name) for name in names)
 
 
+# --- the run --------------------------------------------------------------------------------------
+
+
 def new_seed() -> int:
     """Draw a seed that is short enough to copy."""
     return secrets.randbelow(2**32)
@@ -174,6 +176,19 @@ def seed_for(typed: int | None, checkpoint: Checkpoint) -> int:
     return new_seed() if found is None else found
 
 
+def checkpoint_beside(out: str) -> Checkpoint:
+    """The checkpoint beside the results.
+
+    Examples
+    --------
+    >>> checkpoint_beside("results/merged").folder.as_posix()
+    'results/merged.checkpoint'
+    """
+    # In the current folder if that is where the results go.
+    name = Path(out).name or Path(os.path.realpath(out)).name
+    return Checkpoint(Path(out).parent / f"{name}.checkpoint")
+
+
 def kept_by(checkpoint: Checkpoint) -> str:
     """Say what a run leaves behind whose processes have ended."""
     if not checkpoint.exists():
@@ -184,145 +199,47 @@ def kept_by(checkpoint: Checkpoint) -> str:
     )
 
 
-def write_result(path: Path, content: dict[str, Any], console: Console) -> None:
-    """Write ``content`` to ``path``, with the warnings, times and files of the run."""
-    files = sorted(file.name for file in path.parent.iterdir())
-    run = {"warnings": console.warnings, "seconds": console.seconds}
-    write_json(path, content | run | {"files": [*files, path.name, MANIFEST]})
-
-
-def print_result(
-    path: Path, lines: list[str], as_json: bool, console: Console | None = None
-) -> None:
-    """Print the file that :func:`write_result` wrote, or a summary and where the files are."""
-    text = path.read_text(encoding="utf-8")
-    if console is not None and console.events is not None:
-        console.events.event("result", file=str(path))
-    if as_json:
-        click.echo(text, nl=False)
-    else:
-        files = ", ".join(json.loads(text)["files"])
-        click.echo("\n".join([*lines, "", f"Files in {path.parent}/: {files}"]))
-
-
-def require_figures() -> None:
-    """Check at the start of a run that figures can be drawn at its end."""
-    if find_spec("matplotlib") is None:
-        raise ImportError("--figures needs matplotlib: pip install unsplit[figures]")
-
-
-def write_merge(
-    folder: Path,
-    read: Observations,
-    merged: Merged,
-    figures: bool,
-    keep_scores: bool,
-    console: Console,
-) -> None:
-    """Write all files of a merge except result.json.
-
-    Parameters
-    ----------
-    folder : Path
-    read : Observations
-        What the command read.
-    merged : Merged
-    figures, keep_scores : bool
-        Whether to draw figures, and to write the held-out scores.
-    console : Console
-        Is told how many files are written.
-    """
-    tree, distances = merged.tree, merged.fitted.result
-    tasks: list[Callable[[], object]] = [
-        lambda: write_labels(folder / "labels.csv", read, merged),
-        lambda: write_csv(folder / "merges.csv", tree.table()),
-        lambda: write_csv(folder / "review.csv", tree.review_table()),
-        lambda: distances.save(folder / DISTANCES, scores=keep_scores),
-        lambda: np.save(folder / "linkage.npy", tree.linkage),
-        lambda: tree.save(folder / "tree.npz"),
-    ]
-    if figures:
-        from unsplit.plots import save_figures
-
-        # A picture of all pairs of very many clusters would show nothing.
-        all_pairs = None if distances.is_sparse else distances
-        tasks.append(lambda: save_figures(folder, tree, all_pairs))
-    for done, task in enumerate(tasks, start=1):
-        task()
-        console.on_progress(done, len(tasks))
-
-
-def write_report(
-    folder: Path, source: Source, row_ids: NDArray[Any], merged: Merged, info: dict[str, Any]
-) -> None:
-    """Write the page, and the file that keeps what it shows of the observations."""
-    tree, result = merged.tree, merged.fitted.result
-    distances = None if result.is_sparse else result
-    kept = collect(source, distances, merged.neighbours)
-    if distances is not None:
-        kept = with_borders(kept, View(tree), distances)
-    kept.save(folder / KEPT)
-    content = Content(tree, distances, kept, source.clusters, row_ids, about_run(info))
-    make_page(content).save(folder / PAGE)
-
-
-def write_labels(path: Path, read: Observations, merged: Merged) -> None:
-    """Write the old, new and, if all neighbours are known, refined cluster of every row."""
-    assert read.labels is not None
-    columns = {"id": read.row_ids, "old": as_named(read.labels), "new": merged.labels}
-    if merged.refined_labels is not None:
-        columns["refined"] = merged.refined_labels
-    write_csv(path, columns)
-
-
-def describe_run(
-    settings: Settings, merge_options: MergeOptions | None, seed: int
-) -> dict[str, Any]:
-    """Collect what is needed to repeat a run: settings, seed, device and versions."""
-    chosen = {} if merge_options is None else dict(vars(merge_options))
-    chosen.pop("answers", None)  # the file they came from is named, and the tree has them
-    return {
-        "settings": chosen | settings_dict(settings),
-        "seed": seed,
-        "device": str(choose_device(settings.device)),
-        "versions": versions(),
-    }
-
-
 def versions() -> dict[str, str]:
     """Return the versions of the software that results depend on."""
     own = {"unsplit": __version__, "python": platform.python_version()}
     return own | {name: version(name) for name in ("numpy", "torch", "scikit-learn")}
 
 
-def describe_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
-    """Collect the numbers of an estimate."""
+def described_run(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """What is needed to repeat a run: settings, seed, device, versions, and what was typed."""
+    named = {name: value for name, value in settings.items() if name not in NO_SETTINGS}
+    training = named["training"] or TrainConfig()
     return {
+        "settings": named | {"training": asdict(training)},
+        "seed": seed,
+        "device": str(choose_device(named["device"])),
+        "versions": versions(),
+        "typed": shlex.join(click.get_current_context().obj or []),
+    }
+
+
+def described_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
+    """The numbers of an estimate."""
+    named = {} if read.representation is None else {"representation": read.representation}
+    return named | {
         "n_observations": len(read.row_ids),
         "n_features": read.X.shape[1] if len(getattr(read.X, "shape", ())) == 2 else None,
-        **describe_columns(read),
+        **described_columns(read),
         "n_initial": distances.n_clusters,
         "n_noise": distances.n_noise,
         "mean_accuracy": distances.mean_accuracy,
     }
 
 
-def describe_columns(read: Observations) -> dict[str, Any]:
-    """Name the columns of a table that were used as features, and those left out."""
+def described_columns(read: Observations) -> dict[str, Any]:
+    """The columns of a table that were used as features, and those left out."""
     if read.feature_names is None:
         return {}
     return {"id": read.id_name, "features": read.feature_names, "left_out": list(read.left_out)}
 
 
-def describe_neighbours(graph: NeighbourGraph | None) -> dict[str, Any]:
-    """Say how many observations the neighbour graph connects, if it is a sample."""
-    if graph is None or graph.sampled_from is None:
-        return {}
-    return {"n_connected": len(graph.rows), "n_connected_from": graph.sampled_from}
-
-
-def describe_tree(tree: MergeTree) -> dict[str, Any]:
-    """Collect the numbers of a merge."""
+def described_tree(tree: MergeTree) -> dict[str, Any]:
+    """The numbers of a merge."""
     n_taken = int(tree.taken.sum())
     tvd = [merge.tvd for merge in tree.merges]
     return {
@@ -334,3 +251,230 @@ def describe_tree(tree: MergeTree) -> dict[str, Any]:
         "n_unclear": sum(row.pair.verdict == UNCLEAR for row in tree.reviewed),
         "mapping": tree.mapping,
     }
+
+
+def described_merge(
+    read: Observations, merger: ClusterMerger, settings: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    """Everything about a merge but its input and its files."""
+    graph, found = merger.neighbours_, described_run(settings, seed)
+    found |= described_distances(read, merger.pairwise_)
+    if graph is not None and graph.sampled_from is not None:
+        found |= {"n_connected": len(graph.rows), "n_connected_from": graph.sampled_from}
+    return found | described_tree(merger.tree_)
+
+
+def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What result.json says about a run, as tables, and the commands that repeat it.
+
+    Examples
+    --------
+    >>> about_run({"typed": "merge cells.csv --labels leiden --out merged", "seed": 3})["command"]
+    'unsplit merge cells.csv --labels leiden --out merged --report --seed 3'
+    """
+    tables: dict[str, Any] = {
+        "Data": (
+            "data", "labels", "batch", "groups", "vectors", "representation", "picture",
+            "constraints",
+        ),
+        "Numbers": (
+            "n_observations", "n_features", "n_noise", "n_connected", "mean_accuracy", "n_unclear",
+            "device",
+        ),
+    }  # fmt: skip
+    tables = {title: {name: result.get(name) for name in n} for title, n in tables.items()}
+    tables["Settings"] = dict(result.get("settings") or {})
+    tables["Versions"] = dict(result.get("versions") or {}) | {"seed": result.get("seed")}
+    tables["Seconds"] = dict(result.get("seconds") or {})
+    warnings = enumerate(result.get("warnings") or (), 1)
+    tables["Warnings"] = {str(number): text for number, text in warnings}
+    shown = []
+    for title, rows in tables.items():
+        known = [(n, _shown(v)) for n, v in rows.items() if v not in (None, [], {}, "")]
+        shown += [{"title": title, "rows": known}] if known else []
+    return {"tables": shown} | _commands(result)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _commands(result: Mapping[str, Any]) -> dict[str, str]:
+    """The command that repeats a run, and the one that obeys the answers exported from its page."""
+    words = shlex.split(result.get("typed") or "")
+    if not words:
+        return {}
+    words += [] if "--report" in words else ["--report"]
+    if not any(word.split("=")[0] == "--seed" for word in words):
+        words += ["--seed", str(result["seed"])]
+    command = shlex.join(["unsplit", *words])
+    return {"command": command, "again": f"{command} --constraints {ANSWERS}"}
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ExtraFiles:
+    """The files to write on request: what ``--also`` names, and the page.
+
+    Examples
+    --------
+    >>> ExtraFiles(("scores", "h5ad")).names
+    ['distances.scores.npz', 'merged.h5ad']
+    """
+
+    also: tuple[str, ...] = ()
+    report: bool = False
+    picture: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The files."""
+        made = {"figures": FIGURES, "scores": (SCORES,), "h5ad": (MERGED,)}
+        names = [name for word in self.also for name in made[word]]
+        return names + ([KEPT, PAGE] if self.report else [])
+
+    @property
+    def last_phases(self) -> list[str]:
+        """What a run does after merging."""
+        return ["writing", *(["making the page"] if self.report else ())]
+
+    def check(self, data: str) -> None:
+        """Raise an error if one of the files cannot be made from the data."""
+        if self.picture is not None and not self.report:
+            raise click.UsageError(
+                "--picture works only with --report; add it or leave --picture out."
+            )
+        if "figures" in self.also and find_spec("matplotlib") is None:
+            raise ImportError("--also figures needs matplotlib: pip install unsplit[figures]")
+        if "h5ad" in self.also and not data.lower().endswith(".h5ad"):
+            raise click.UsageError(
+                f"--also h5ad works only with .h5ad files, got {data}; leave it out."
+            )
+
+
+def write_result(path: Path, content: dict[str, Any], console: Console) -> None:
+    """Write ``content`` to ``path``, with the warnings, times and files of the run."""
+    files = sorted(file.name for file in path.parent.iterdir())
+    run = {"warnings": console.warnings, "seconds": console.seconds}
+    write_json(path, content | run | {"files": [*files, path.name, MANIFEST]})
+
+
+def print_result(path: Path, lines: list[str], console: Console) -> None:
+    """Print the file that :func:`write_result` wrote, or a summary and where the files are."""
+    text = path.read_text(encoding="utf-8")
+    console.event("result", file=str(path))
+    if console.as_json:
+        click.echo(text, nl=False)
+    else:
+        files = ", ".join(json.loads(text)["files"])
+        click.echo("\n".join([*lines, "", f"Files in {path.parent}/: {files}"]))
+
+
+def write_merge(
+    folder: Path, read: Observations, merger: ClusterMerger, also: tuple[str, ...], console: Console
+) -> None:
+    """Write all files of a merge except those of cells, the page and result.json."""
+    tree, distances = merger.tree_, merger.pairwise_
+    tasks: list[Callable[[], object]] = [
+        lambda: write_labels(folder / "labels.csv", read, merger),
+        lambda: write_csv(folder / "merges.csv", tree.table()),
+        lambda: write_csv(folder / "review.csv", tree.review_table()),
+        lambda: distances.save(folder / DISTANCES, scores="scores" in also),
+        lambda: np.save(folder / "linkage.npy", tree.linkage),
+        lambda: tree.save(folder / "tree.npz"),
+    ]
+    if "figures" in also:
+        from unsplit.plots import save_figures
+
+        # A picture of all pairs of very many clusters would show nothing.
+        all_pairs = None if distances.is_sparse else distances
+        tasks.append(lambda: save_figures(folder, tree, all_pairs))
+    for done, task in enumerate(tasks, start=1):
+        task()
+        console.on_progress(done, len(tasks))
+
+
+def write_labels(path: Path, read: Observations, merger: ClusterMerger) -> None:
+    """Write the old, new and, if all neighbours are known, refined cluster of every row."""
+    assert read.labels is not None
+    columns = {"id": read.row_ids, "old": as_named(read.labels), "new": merger.labels_}
+    refined = refined_labels_of(merger)
+    if refined is not None:
+        columns["refined"] = refined
+    write_csv(path, columns)
+
+
+def write_page(
+    folder: Path, source: Source, read: Observations, merger: ClusterMerger, info: dict[str, Any]
+) -> None:
+    """Write the page, and the file that keeps what it shows of the observations."""
+    tree, result = merger.tree_, merger.pairwise_
+    distances = None if result.is_sparse else result
+    kept = collect(source, distances, merger.neighbours_)
+    if distances is not None:
+        kept = with_borders(kept, View(tree), distances)
+    kept.save(folder / KEPT)
+    content = Content(tree, distances, kept, source.clusters, read.row_ids, about_run(info))
+    make_page(content).save(folder / PAGE)
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def write_cells(
+    path: Path, data: str, labels: str, read: Observations, merger: ClusterMerger, params: Any
+) -> None:
+    """Write a copy of an .h5ad file with what :func:`unsplit.anndata.merge` adds.
+
+    ``labels`` is a column of ``obs``, or the file that has the old clusters; ``params`` says how
+    the merge was made.
+    """
+    import pandas as pd
+
+    colours = f"{labels}_colors"
+    with open_cells(Path(data), [f"uns/{colours}"]) as cells:
+        known = labels in cells.obs
+        column = cells.obs[labels] if known else read.labels
+        groups = groups_in(column, f"labels of {data}")
+        uns = {colours: cells.uns.get(colours)}
+    defaults = ClusterMerger().get_params(deep=False)
+    params = {"groupby": labels, "representation": read.representation} | params
+    for name, value in merger.get_params(deep=False).items():
+        if name not in NO_SETTINGS and value not in (defaults[name], [], ()):
+            params[name] = value
+    found = annotations(merger, groups, KEY, labels if known else INITIAL, params, uns)
+    columns = dict(found.obs)
+    if not known:
+        names = pd.Index(groups.names, dtype=object)
+        columns[INITIAL] = pd.Categorical.from_codes(groups.codes, categories=names)
+    write_extended(Path(data), path, columns, found.uns)
+
+
+def with_genes(source: Source, data: str) -> Source:
+    """Add what the page of cells can show: the user's own picture, and genes instead of components.
+
+    ``data`` is the .h5ad file that the cells were read from.
+    """
+    n = len(source.clusters)
+    try:
+        pictures = [f"obsm/{name}" for name in PICTURES]
+        with open_cells(Path(data), pictures, ["X"], ["var"]) as cells:
+            for name in PICTURES if source.picture is None else ():
+                xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
+                if xy.shape == (n, 2) and np.isfinite(xy).all():
+                    source = replace(source, picture=xy, picture_method=f"{name} of {data}")
+                    break
+            X = cells.X
+            if X is None:
+                return source
+            X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else np.asarray(X)
+            values: Any = X.data if scipy.sparse.issparse(X) else X
+            if values.dtype.kind in "biuf" and np.isfinite(values).all():
+                source = replace(source, shown=X, feature_names=cells.var_names)
+    except MemoryError:  # of X, which only the page would show
+        pass
+    return source

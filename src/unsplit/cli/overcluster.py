@@ -3,7 +3,7 @@
 import json
 import os
 import shlex
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -13,11 +13,9 @@ from sklearn.cluster import KMeans
 from unsplit import overclustering
 from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
-from unsplit.cli.progress import Console
-from unsplit.cli.run import interruptible
-from unsplit.data.readers.columns import ColumnChoice
-from unsplit.data.readers.h5ad import read_cells
-from unsplit.data.readers.observations import Observations, read_observations
+from unsplit.cli.console import Console, interruptible
+from unsplit.cli.reading import Input
+from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError, typed
 
@@ -40,7 +38,6 @@ OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": (), "artificial": ("noi
 
 
 @click.command(help=HELP, epilog=EXAMPLE, short_help="Cut data into many small clusters.")
-@options.data
 @click.option(
     "--out",
     required=True,
@@ -76,14 +73,13 @@ OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": (), "artificial": ("noi
     metavar="SHARE",
     help="Share of observations that artificial puts into a cluster of another category.",
 )
-@options.columns
+@options.packed("source", Input, options.under("Data", options.data, options.columns))
 @options.seed
 @options.as_json
 def overcluster(
-    data: str,
+    source: Input,
     out: str,
     method: str,
-    columns: ColumnChoice,
     as_json: bool,
     progress: bool | None,
     **choices: Any,
@@ -93,38 +89,30 @@ def overcluster(
     _check(method, given)
     if "seed" in OPTIONAL[method]:
         given.setdefault("seed", outputs.new_seed())
+    source = replace(source, labels=given.get("categories"))
     outputs.require_name(out)
-    outputs.refuse_replacing(data, [out])
-    if os.path.isfile(given.get("categories", "")):
-        outputs.refuse_replacing(given["categories"], [out])
+    for path in (source.data, source.labels):
+        if path == source.data or os.path.isfile(path or ""):
+            outputs.refuse_replacing(str(path), [out])
     console = Console(progress, as_json)
     console.plan(["reading", "clustering", "writing"])
     with interruptible(out, console), replacing(out) as new, console.show_warnings():
         with console.stage("reading"):
-            read = _read(data, given.get("categories"), columns, console)
+            read = source.read(console.on_progress)
         with console.stage("clustering"):
             labels = _labels(method, read, given)
         with console.stage("writing"):
             write_csv(new, {"id": read.row_ids, "label": labels})
     if as_json:
-        info = {"command": "overcluster", "data": data, "settings": {"method": method} | given}
-        info |= outputs.describe_columns(read)
+        info: dict[str, Any] = {"command": "overcluster", "data": source.data}
+        info |= {"settings": {"method": method} | given, **outputs.described_columns(read)}
         click.echo(json.dumps(info | _counts(labels), indent=2))
         return
-    command = shlex.join(
-        ["unsplit", "merge", data, "--labels", out, *options.as_typed(columns), "--out", "merged"]
-    )
+    chosen = options.typed_columns(source)
+    command = ["unsplit", "merge", source.data, "--labels", out, *chosen, "--out", "merged"]
     seed = f" (seed {given['seed']})" if "seed" in given else ""
     click.echo("\n".join([summary.of_overclustering(labels), *summary.of_features(read)]))
-    click.echo(f"\nThe clusters are in {out}{seed}. To merge them:\n  {command}")
-
-
-def _read(
-    data: str, categories: str | None, columns: ColumnChoice, console: Console
-) -> Observations:
-    if data.lower().endswith(".h5ad"):
-        return read_cells(Path(data), categories)
-    return read_observations(data, categories, None, columns, console.on_progress)
+    click.echo(f"\nThe clusters are in {out}{seed}. To merge them:\n  {shlex.join(command)}")
 
 
 def _check(method: str, given: dict[str, Any]) -> None:

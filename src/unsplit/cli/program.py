@@ -1,5 +1,6 @@
 """The ``unsplit`` program: all commands, and errors as one sentence."""
 
+import json
 import os
 import sys
 from contextlib import suppress
@@ -11,13 +12,21 @@ import click
 
 from unsplit import __version__
 from unsplit.errors import InputError, on_the_command_line
+from unsplit.old_names import instead_of
 
 LONGEST_MESSAGE = 4_000  # characters
 INTERRUPTED = 130  # the exit code of shells after SIGINT
 
-# Each in the module of its name, which is loaded only for the command that is run: most need torch,
+# Commands and their modules, which are loaded only for the command that is run: most need torch,
 # and that takes seconds.
-COMMANDS = ("merge", "report", "distances", "overcluster", "verify", "demo")
+COMMANDS = {
+    "merge": "merge",
+    "report": "saved",
+    "distances": "merge",
+    "overcluster": "overcluster",
+    "verify": "saved",
+    "demo": "demo",
+}
 
 EXAMPLES = """\b
 Examples:
@@ -55,6 +64,8 @@ class PlainErrors(click.Command):
         try:
             with on_the_command_line():
                 super().main(*args, **options)
+        except click.NoSuchOption as error:
+            self._fail(instead_of(error.option_name) or error.format_message(), error.exit_code)
         except click.ClickException as error:
             self._fail(error.format_message(), error.exit_code)
         except click.Abort:
@@ -74,9 +85,8 @@ class PlainErrors(click.Command):
         start = "\n" if code == INTERRUPTED and sys.stderr.isatty() else ""
         sentence = shortened(" ".join(sentence.split()), LONGEST_MESSAGE)
         if self.as_json:
-            from unsplit.cli.events import Events
-
-            Events().event("error", message=sentence, exit_code=code)
+            event = {"event": "error", "message": sentence, "exit_code": code}
+            click.echo(json.dumps(event), err=True)
         else:
             click.echo(f"{start}{self.program}: {sentence}", err=True)
         sys.exit(code)
@@ -94,7 +104,7 @@ class Program(PlainErrors, click.Group):
         name = typed[0] if typed else ""
         if name in COMMANDS:
             with suppress(ImportError):  # running the command will say it in one sentence
-                import_module(f"unsplit.cli.{name}")
+                import_module(f"unsplit.cli.{COMMANDS[name]}")
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
@@ -113,7 +123,8 @@ class Program(PlainErrors, click.Group):
         """Load a command, or return None if there is none of this name."""
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"unsplit.cli.{name}"), name)
+        module = import_module(f"unsplit.cli.{COMMANDS[name]}")
+        command: click.Command = getattr(module, name)
         return command
 
 

@@ -1,9 +1,9 @@
 """Reading the input of a command."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.cli import summary
-from unsplit.cli.progress import Console
+from unsplit.cli.console import Console
 from unsplit.data.cells import clusterings_in
 from unsplit.data.readers.api import read
-from unsplit.data.readers.columns import ColumnChoice
 from unsplit.data.readers.h5ad import open_cells
 from unsplit.data.readers.observations import Observations, with_vectors
 from unsplit.data.readers.tables import listing, shortened
 from unsplit.errors import InputError
 from unsplit.report.collect import checked_picture
+
+# Options that say which columns of a table, or which matrix of cells, are compared.
+READING = ("id", "features", "drop", "scale", "use_rep")
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,20 @@ class Input:
 
     Examples
     --------
-    >>> Input("cells.csv", "leiden", columns=ColumnChoice(drop=("age",))).described()
+    >>> Input("cells.csv", "leiden", drop=("age",)).described()
     {'data': 'cells.csv', 'labels': 'leiden', 'reading': {'drop': ['age']}}
     """
 
     data: str
     labels: str | None = None
     batch: str | None = None
-    vectors: str | None = None
-    columns: ColumnChoice = field(default_factory=ColumnChoice)
-    use_rep: str | None = None
-    layer: str | None = None
-    use_raw: bool = False
     groups: str | None = None
+    vectors: str | None = None
+    id: str | None = None
+    features: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    scale: bool = False
+    use_rep: str | None = None
 
     @property
     def named(self) -> list[str | None]:
@@ -53,19 +56,18 @@ class Input:
         """Where the clusters are from."""
         return self.labels or "subfolders"
 
-    @property
-    def of_cells(self) -> dict[str, Any]:
-        """The options for .h5ad files."""
-        return {"use_rep": self.use_rep, "layer": self.layer, "use_raw": self.use_raw}
+    def read(self, progress: Callable[[int, int], None]) -> Observations:
+        """Read everything but the vectors."""
+        given = {name: getattr(self, name) for name in READING} | {"groups": self.groups}
+        given["features"] = self.features or None
+        return read(self.data, self.labels, self.batch, **given, progress=progress)
 
     def described(self) -> dict[str, Any]:
         """What result.json says about it: the options that were used."""
-        columns = self.columns
-        lists = {"features": list(columns.features or ()), "drop": list(columns.drop)}
-        reading = {"id": columns.id} | lists | {"scale": columns.scale} | self.of_cells
-        typed = {name: value for name, value in reading.items() if value}
-        names = "batch", "groups", "vectors"
-        more = {name: getattr(self, name) for name in names} | {"reading": typed}
+        reading = {name: value for name in READING if (value := getattr(self, name))}
+        reading |= {n: list(value) for n, value in reading.items() if isinstance(value, tuple)}
+        more: dict[str, Any] = {"batch": self.batch, "groups": self.groups, "vectors": self.vectors}
+        more |= {"reading": reading}
         return {"data": self.data, "labels": self.clusters} | {n: v for n, v in more.items() if v}
 
 
@@ -73,16 +75,7 @@ def read_clustered(source: Input, console: Console) -> Observations:
     """Read observations with the cluster of each, and more of each if it is named."""
     data = source.data
     with console.stage("reading"):
-        columns, progress = vars(source.columns), console.on_progress
-        observations = read(
-            data,
-            source.labels,
-            source.batch,
-            **columns,
-            progress=progress,
-            groups=source.groups,
-            **source.of_cells,
-        )
+        observations = source.read(console.on_progress)
         if observations.labels is None:
             raise InputError(
                 f"{data} needs clusters to merge; name a column of it, or another file, with "
@@ -106,14 +99,7 @@ def _clusterings_of(data: str) -> str:
 
 
 def read_picture(path: str, clusters: Index) -> NDArray[np.float64]:
-    """Read two coordinates of every row, and refuse a file that has others.
-
-    Parameters
-    ----------
-    path : str
-        A table or array file of as many rows as there are observations.
-    clusters : ndarray of shape (n,)
-    """
+    """Read two coordinates of every row, and refuse a file that has others."""
     xy = np.asarray(read(path).X)
     try:
         checked_picture(xy, len(clusters))
@@ -125,12 +111,6 @@ def read_picture(path: str, clusters: Index) -> NDArray[np.float64]:
 @contextmanager
 def observations_named(read: Observations, data: str) -> Iterator[None]:
     """Let errors name the file and the id of an observation, which the library only counts.
-
-    Parameters
-    ----------
-    read : Observations
-    data : str
-        Where they were read from.
 
     Examples
     --------
@@ -150,5 +130,6 @@ def observations_named(read: Observations, data: str) -> Iterator[None]:
             shown = shortened(repr(ids[which])) if which < len(ids) else found[1]
             return f"observation {shown} of {data}"
 
-        told = re.sub(r"\bobservation (\d+)\b( of X\b)?", name, str(error))
-        raise InputError(re.sub(r"^X has\b", lambda _: f"{data} has", told)) from error
+        said = re.sub(r"\bobservation (\d+)\b( of X\b)?", name, str(error))
+        said = re.sub(r"^(Input )?X (?=has|contains)", lambda _: f"{data} ", said)
+        raise InputError(said) from error

@@ -11,10 +11,10 @@ from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.tables import listing
 from unsplit.merging.decision import CANNOT_LINK, UNCLEAR
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.plots.style import counted, short_name
 
 N_CLOSEST = 8
 N_UNCLEAR = 3
@@ -29,16 +29,10 @@ CUT_OUT_OF_FEATURES = (
 )
 
 
-def of_merge(tree: MergeTree, n_noise: int, options: MergeOptions | None = None) -> list[str]:
+def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str]:
     """Say how many clusters became how many, why merging stopped, and how close the call was.
 
-    Parameters
-    ----------
-    tree : MergeTree
-    n_noise : int
-        Observations labelled as noise.
-    options : MergeOptions, optional
-        What the user asked for; the defaults if left out.
+    ``requested`` is whether the user said how many clusters there should be.
 
     Examples
     --------
@@ -47,16 +41,17 @@ def of_merge(tree: MergeTree, n_noise: int, options: MergeOptions | None = None)
     >>> of_merge(tree, n_noise=0)[0]
     'Merged 3 clusters into 2.'
     """
-    options = MergeOptions() if options is None else options
-    lines = [_result(tree, requested=options.n_clusters is not None)]
-    if options.n_clusters is None:
+    lines = [_result(tree, requested)]
+    if not requested:
         lines.append(f"Merging stopped because {tree.stopped}.")
     if tree.how_stable is not None:
         lines.append(tree.how_stable)
-    if _neighbours_decided(tree, options):
+    if tree.strategy == "neighbours":
         lines += CUT_OUT_OF_FEATURES
     if n_noise:
-        lines.append(f"{count(n_noise, 'observation')} labelled as noise stayed noise (label -1).")
+        lines.append(
+            f"{counted(n_noise, 'observation')} labelled as noise stayed noise (label -1)."
+        )
     lines.append("")
     n_taken = int(tree.taken.sum())
     if n_taken:
@@ -65,7 +60,7 @@ def of_merge(tree: MergeTree, n_noise: int, options: MergeOptions | None = None)
     if n_taken < len(tree.merges):
         apart = tree.merges[n_taken]
         # If a number was requested, its own reason may be one to merge.
-        reason = apart.because if options.n_clusters is None else f"because {tree.stopped}"
+        reason = f"because {tree.stopped}" if requested else apart.because
         if apart.stage == CANNOT_LINK:
             reason = apart.why
         lines += [f"First pair kept apart: {_pair(tree, apart)}", f"  {reason}"]
@@ -83,13 +78,19 @@ def of_review(tree: MergeTree) -> list[str]:
     'Please check 2 of 2 pairs: the evidence is unclear. They come first in review.csv.'
     """
     unclear = [row for row in tree.reviewed if row.pair.verdict == UNCLEAR]
-    n_pairs = count(len(tree.reviewed), "pair")
+    n_pairs = counted(len(tree.reviewed), "pair")
     if not unclear:
         return [f"The evidence is clear for all {n_pairs} in review.csv."]
     come = "It comes" if len(unclear) == 1 else "They come"
     heading = f"Please check {len(unclear):,} of {n_pairs}: the evidence is unclear."
     lines = [f"{heading} {come} first in review.csv."]
     return lines + [f"  {row.done:10}  {_pair(tree, row.pair)}" for row in unclear[:N_UNCLEAR]]
+
+
+def of_cells(read: Observations) -> str:
+    """Say by which matrix cells were compared."""
+    n, d = read.X.shape
+    return f"Compared {n:,} cells by {read.representation} ({d:,} features)."
 
 
 def of_sample(graph: NeighbourGraph | None) -> list[str]:
@@ -120,7 +121,7 @@ def of_data(read: Observations) -> list[str]:
     if labels.dtype.kind in "iu":
         labels = np.unique(labels)
     n_clusters = len(set(map(str, labels[~is_missing(labels)])))
-    counts = f"{count(len(read.row_ids), 'observation')} in {count(n_clusters, 'cluster')}"
+    counts = f"{counted(len(read.row_ids), 'observation')} in {counted(n_clusters, 'cluster')}"
     return [f"Read {counts}.", *of_features(read, "Using")]
 
 
@@ -140,7 +141,7 @@ def of_features(read: Observations, verb: str = "Used") -> list[str]:
     between = "" if len(names) <= N_FEATURES + 1 else " …,"
     last = f",{between} {listing(names[-1:])}" if len(names) > N_FEATURES else ""
     left_out = f"; left out: {listing(read.left_out)}" if read.left_out else ""
-    return [f"{verb} {count(len(names), 'feature')}: {first}{last}{left_out}."]
+    return [f"{verb} {counted(len(names), 'feature')}: {first}{last}{left_out}."]
 
 
 def of_distances(distances: PairwiseTVD) -> list[str]:
@@ -148,19 +149,19 @@ def of_distances(distances: PairwiseTVD) -> list[str]:
     k = distances.n_clusters
     table = distances.table()
     names = [
-        f"{shortened(a)} and {shortened(b)}"
+        f"{short_name(a)} and {short_name(b)}"
         for a, b in zip(table["cluster_a"][:N_CLOSEST], table["cluster_b"][:N_CLOSEST], strict=True)
     ]
     width = max(map(len, ["closest pairs", *names]))
     lines = [
-        f"Compared {count(k * (k - 1) // 2, 'pair')} of {count(k, 'cluster')}.",
+        f"Compared {counted(k * (k - 1) // 2, 'pair')} of {counted(k, 'cluster')}.",
         f"The network tells two clusters apart with a mean accuracy of "
         f"{distances.mean_accuracy:.3f} (0.5 is chance).",
         "",
         f"  {'closest pairs':{width}}   TVD    95% interval     adjusted p",
     ]
     if distances.is_sparse:
-        stored = f"{count(len(distances.pairs), 'pair')} are ever confused and stored"
+        stored = f"{counted(len(distances.pairs), 'pair')} are ever confused and stored"
         lines.insert(1, f"{stored}; all others have the TVD 1.")
     for row, name in enumerate(names):
         tvd, low, high, p = (table[c][row] for c in ("tvd", "low", "high", "p_adjusted"))
@@ -181,40 +182,17 @@ def of_overclustering(labels: Index) -> str:
     spread = "" if smallest == largest else f"{smallest:,} to "
     n_noise = int((labels < 0).sum())
     left_out = f"; {n_noise:,} {'is' if n_noise == 1 else 'are'} in no cluster" if n_noise else ""
-    return (
-        f"Cut {count(len(labels), 'observation')} into {count(len(sizes), 'cluster')} of {spread}"
-        f"{count(int(largest), 'observation')}{left_out}."
-    )
-
-
-def count(n: int, thing: str) -> str:
-    """Join a number and what it counts.
-
-    Examples
-    --------
-    >>> count(1, "cluster"), count(1200, "pair")
-    ('1 cluster', '1,200 pairs')
-    """
-    return f"{n:,} {thing}{'' if n == 1 else 's'}"
-
-
-def shortened(name: object, most: int = 24) -> str:
-    """Cut a long name, so that it leaves room for others on the line."""
-    text = str(name)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    clusters = f"{counted(len(sizes), 'cluster')} of {spread}{counted(int(largest), 'observation')}"
+    return f"Cut {counted(len(labels), 'observation')} into {clusters}{left_out}."
 
 
 def _result(tree: MergeTree, requested: bool) -> str:
     as_requested = ", as requested" if requested else ""
     if not tree.taken.any():
-        return f"Merged nothing: all {count(tree.n_initial, 'cluster')} stayed apart{as_requested}."
+        return (
+            f"Merged nothing: all {counted(tree.n_initial, 'cluster')} stayed apart{as_requested}."
+        )
     return f"Merged {tree.n_initial:,} clusters into {tree.n_clusters:,}{as_requested}."
-
-
-def _neighbours_decided(tree: MergeTree, options: MergeOptions) -> bool:
-    """Whether *auto* recognised a partition and used the neighbour graph."""
-    own_rule = options.max_tvd is not None or options.alpha is not None
-    return tree.strategy == "neighbours" and options.rank_by == "auto" and not own_rule
 
 
 def _pair(tree: MergeTree, merge: Merge) -> str:
@@ -227,7 +205,7 @@ def _pair(tree: MergeTree, merge: Merge) -> str:
 
 
 def _side(tree: MergeTree, members: Sequence[int]) -> str:
-    names = [shortened(tree.cluster_ids[member]) for member in sorted(members)]
+    names = [short_name(tree.cluster_ids[member]) for member in sorted(members)]
     more = f" + {len(names) - 3} more" if len(names) > 3 else ""
     together = " + ".join(names[:3]) + more
     return f"({together})" if len(names) > 1 else together

@@ -13,92 +13,68 @@ from numpy.typing import NDArray
 from unsplit._typing import Index
 from unsplit.data.labels import is_gap, is_missing
 from unsplit.data.readers.tables import listing
-from unsplit.errors import InputError, option
+from unsplit.errors import InputError
 
 # The representation that scanpy's own functions use if they are given none.
 USUAL = "X_pca"
 
 
-@dataclass(frozen=True)
-class CellMatrix:
-    """Which matrix of an AnnData the cells are compared by.
+# What ``use_rep`` says beside a key of ``obsm``: raw counts in ``raw``, or in a layer.
+RAW, LAYER = "raw", "layers/"
+
+
+def places_of_matrix(use_rep: str | None) -> list[str]:
+    """Where a matrix is in an .h5ad file: at the first of these places that exists."""
+    if use_rep is None:
+        return [f"obsm/{USUAL}", "X"]
+    if use_rep == "X" or use_rep.startswith(LAYER):
+        return [use_rep]
+    return ["raw/X" if use_rep == RAW else f"obsm/{use_rep}"]
+
+
+def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
+    """The matrix that cells are compared by, checked, and its name.
 
     Parameters
     ----------
+    cells : AnnData or CellFile
     use_rep : str, optional
-        A key of ``obsm``, or "X".  None means "X_pca" if there is one, otherwise "X".
-    layer : str, optional
-        A layer with raw counts, instead of ``use_rep``.
-    use_raw : bool
-        Take the raw counts in ``raw``, instead of ``use_rep``.
+        A key of ``obsm``, "X", or for raw counts "raw" or "layers/" and the name of a layer.
+        None means "X_pca" if there is one, otherwise "X".
+    where : str
+        What to call the cells in messages.
 
-    Examples
-    --------
-    >>> CellMatrix(layer="counts", use_raw=True)
-    Traceback (most recent call last):
-    unsplit.errors.InputError: layer and use_raw are different matrices; choose one of them.
+    Returns
+    -------
+    ndarray or CSR array of shape (n, d)
+        Finite numbers; raw counts are always a CSR array.
+    str
+        Such as "X_pca", "layers/counts" or "raw".
     """
-
-    use_rep: str | None = None
-    layer: str | None = None
-    use_raw: bool = False
-
-    def __post_init__(self) -> None:
-        chosen = [name for name, value in vars(self).items() if value not in (None, False)]
-        if len(chosen) > 1:
-            named = " and ".join(map(option, chosen))
-            raise InputError(f"{named} are different matrices; choose one of them.")
-
-    def places(self) -> list[str]:
-        """Where the matrix is in an .h5ad file: at the first of these places that exists."""
-        if self.layer is not None:
-            return [f"layers/{self.layer}"]
-        if self.use_raw:
-            return ["raw/X"]
-        if self.use_rep is None:
-            return [f"obsm/{USUAL}", "X"]
-        return ["X" if self.use_rep == "X" else f"obsm/{self.use_rep}"]
-
-    def of(self, cells: Any, where: str) -> tuple[Any, str]:
-        """Return the matrix, checked, and its name.
-
-        Parameters
-        ----------
-        cells : AnnData or CellFile
-        where : str
-            What to call it in messages.
-
-        Returns
-        -------
-        ndarray or CSR array of shape (n, d)
-            Finite numbers; raw counts are always a CSR array.
-        str
-            Such as "X_pca", "layer counts" or "raw".
-        """
-        if self.layer is not None:
-            require_key("layer", self.layer, cells.layers.keys(), where, "layers")
-            found, name = cells.layers[self.layer], f"layer {self.layer}"
-        elif self.use_raw:
-            if cells.raw is None:
-                raise InputError(
-                    f"{where} has no raw; name a layer with raw counts ({_shown(cells.layers)}) "
-                    "or a representation instead."
-                )
-            found, name = cells.raw.X, "raw"
-        else:
-            name = self.use_rep or (USUAL if USUAL in cells.obsm else "X")
-            if name == "X":
-                found = cells.X
-            else:
-                known = [*cells.obsm.keys(), "X"]
-                require_key("representation", name, known, where, "representations")
-                found = cells.obsm[name]
-        values = _in_memory(found)
-        _check_values(values, name, where, cells.obs.index)
-        if self.layer is None and not self.use_raw:
-            return values, name
-        _check_counts(values, name, where)
-        return scipy.sparse.csr_array(values), name
+    name = use_rep or (USUAL if USUAL in cells.obsm else "X")
+    if name.startswith(LAYER):
+        layer = name.removeprefix(LAYER)
+        require_key("layer", layer, cells.layers.keys(), where, "layers")
+        found = cells.layers[layer]
+    elif name == RAW:
+        if cells.raw is None:
+            raise InputError(
+                f"{where} has no raw; name a layer with raw counts ({_shown(cells.layers)}) or a "
+                "representation instead."
+            )
+        found = cells.raw.X
+    elif name == "X":
+        found = cells.X
+    else:
+        known = [*cells.obsm.keys(), "X"]
+        require_key("representation", name, known, where, "representations")
+        found = cells.obsm[name]
+    values = _in_memory(found)
+    _check_values(values, name, where, cells.obs.index)
+    if name != RAW and not name.startswith(LAYER):
+        return values, name
+    _check_counts(values, name, where)
+    return scipy.sparse.csr_array(values), name
 
 
 @dataclass(frozen=True, eq=False)

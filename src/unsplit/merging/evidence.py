@@ -1,6 +1,5 @@
 """Evidence from held-out scores about two clusters, also after merges."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -172,13 +171,12 @@ class Mixtures:
         self.rows = np.split(order, starts)
         self.members = [[slot] for slot in range(result.n_clusters)]
 
-    def merge(self, a: int, b: int) -> Sequence[int]:
+    def merge(self, a: int, b: int) -> None:
         """Add the members of b to a."""
         self.members[a] += self.members[b]
         self.slot[self.rows[b]] = a
         self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
         self.members[b], self.rows[b] = [], self.rows[b][:0]
-        return (a,)
 
     def contrast(self, a: int, b: int) -> Contrast:
         """Score differences between the two mixtures."""
@@ -221,14 +219,13 @@ class Columns:
         # By batch; a single row if there are no batches.
         self.sizes = scores.subcluster_sizes(result.sizes).astype(float)
 
-    def merge(self, a: int, b: int) -> Sequence[int]:
+    def merge(self, a: int, b: int) -> None:
         """Compose the score columns of the two."""
         of_batches = log_of_shares(self.sizes[:, [a, b]])
         log_shares = (of_batches if len(of_batches) == 1 else of_batches[self.batch]).T
         self.z[:, a] = np.logaddexp(self.z[:, a] + log_shares[0], self.z[:, b] + log_shares[1])
         self.sizes[:, a] += self.sizes[:, b]
         self.slot[self.slot == b] = a
-        return (a,)
 
     def contrast(self, a: int, b: int) -> Contrast:
         """Score differences between the two."""

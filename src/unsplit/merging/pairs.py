@@ -7,7 +7,6 @@ which only some pairs are stored, is in :mod:`unsplit.merging.sparse_pairs`.
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from scipy.stats import rankdata
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging.decision import Reason
+from unsplit.merging.neighbours.graph import Connections
 
 # How many nearest ones of each remaining cluster are reported as kept apart.
 N_NEAREST = 10
@@ -23,23 +23,6 @@ NEXT = 64
 
 Forbidden = Mapping[int, Collection[int]]
 """By slot, the slots from which ``cannot_link`` keeps it apart."""
-
-
-class Ranking(Protocol):
-    """How close clusters are, for the merging loop."""
-
-    statistic: str
-    unlinked: float
-    """Clusters at this distance or beyond have no connection."""
-
-    def distances(self) -> Matrix:
-        """Current ranking statistic of all pairs, shape (k, k)."""
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Merge b into a and return the slots whose distances have changed."""
-
-    def row(self, a: int) -> Matrix:
-        """Ranking statistic between a and all slots, shape (k,)."""
 
 
 def mean_rank(*distances: Matrix) -> Matrix:
@@ -99,6 +82,10 @@ class Linked:
     def row(self, a: int) -> Matrix:
         """Linkage distance between a and all slots."""
         return self.matrix[a]
+
+
+Ranking = Linked | Connections
+"""How close clusters are; at ``unlinked`` or beyond they have no connection."""
 
 
 class Pairs:

@@ -38,7 +38,7 @@ from unsplit.merging.neighbours.graph import (
     OBSERVATIONS,
     OTHER_FEATURES,
     SCORES,
-    Connected,
+    Connections,
     NeighbourGraph,
 )
 from unsplit.merging.options import (
@@ -151,8 +151,8 @@ def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) 
         return Linked(result.divergence(statistic), statistic, result.comparable)
     assert graph is not None
     if statistic != OVERLAP_AND_EDGES:
-        return Connected(graph)
-    both = mean_rank(result.divergence("overlap"), Connected(graph).distances())
+        return Connections(graph)
+    both = mean_rank(result.divergence("overlap"), Connections(graph).distances())
     return Linked(both, statistic, result.comparable)
 
 

@@ -126,6 +126,12 @@ def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[int]]
 
 
 MERGED, APART = "merged", "kept apart"
+NUMBERS = (
+    *("size_left", "size_right", "tvd", "low", "high", "p_adjusted"),
+    *("edges", "times_chance", "neck", "strength", "stability"),
+)
+# Verdicts in order of urgency; the second place is that of decisions against the verdict.
+RANKS = (decision.UNCLEAR, None, decision.PROBABLY_SAME, decision.DIFFERENT, decision.SAME)
 # How pairs come about that a link or a number decides.
 NOT_BY_RULE = (decision.MUST_LINK, decision.CANNOT_LINK, decision.NUMBER, decision.REACHED)
 
@@ -168,14 +174,7 @@ class Row:
         Pairs of tiny clusters are always unclear and come after those that a person can decide.
         """
         word, pair = self.pair.verdict, self.pair
-        order = (
-            decision.UNCLEAR,
-            "against",
-            decision.PROBABLY_SAME,
-            decision.DIFFERENT,
-            decision.SAME,
-        )
-        rank = order.index("against" if self.against_evidence else word)
+        rank = RANKS.index(None if self.against_evidence else word)
         tiny = min(pair.size_left, pair.size_right) < limits.FEW
         if math.isnan(pair.tvd):
             return rank, False, 0.0, pair.statistic
@@ -203,9 +202,7 @@ def review_table(
         "left": [" + ".join(members[pair.left]) for pair in pairs],
         "right": [" + ".join(members[pair.right]) for pair in pairs],
     }
-    for name in ("size_left", "size_right", "tvd", "low", "high", "p_adjusted"):
-        columns[name] = [getattr(pair, name) for pair in pairs]
-    for name in ("edges", "times_chance", "neck", "strength", "stability"):
+    for name in NUMBERS:
         columns[name] = [getattr(pair, name) for pair in pairs]
     columns["new_left"] = [clusters[pair.left] for pair in pairs]
     columns["new_right"] = [clusters[pair.right] for pair in pairs]

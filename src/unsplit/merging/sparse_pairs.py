@@ -15,7 +15,7 @@ from scipy import sparse
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging.neighbours.evidence import Neighbourhoods, most_judged
-from unsplit.merging.neighbours.graph import UNLINKED, Connections, NeighbourGraph
+from unsplit.merging.neighbours.graph import Connections, NeighbourGraph
 from unsplit.merging.options import WITHOUT_OVERLAP
 from unsplit.merging.pairs import N_NEAREST, Forbidden
 from unsplit.pairwise.result import PairwiseTVD
@@ -104,7 +104,7 @@ class LinkedPairs:
         self.n_members[a] += self.n_members[b]
         return (a,)
 
-    def row(self, a: int) -> dict[int, float]:
+    def near(self, a: int) -> dict[int, float]:
         """Linkage distances between a and others."""
         row, n, mine = self.values.rows[a], self.n_members, self.n_members[a]
         return {other: 1 - value / (mine * n[other]) for other, value in row.items()}
@@ -123,31 +123,16 @@ class SparseConnections(Connections):
     def _add_up(self, a: int, b: int) -> None:
         self.stored.merge(a, b)
 
-
-class ConnectedPairs:
-    """Ranks pairs by their edges; the pair with the clearest connection comes first."""
-
-    statistic = "edges"
-    unlinked = UNLINKED
-
-    def __init__(self, graph: NeighbourGraph) -> None:
-        self.connections = SparseConnections(graph)
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Add up the edges of the two."""
-        self.connections.merge(a, b)
-        return (a,)
-
-    def row(self, a: int) -> dict[int, float]:
+    def near(self, a: int) -> dict[int, float]:
         """Distances between a and the slots that have edges with it."""
-        edges, row = self.connections, self.connections.stored.rows[a]
+        row = self.stored.rows[a]
         others = np.fromiter(row.keys(), np.int64, len(row))
         found = np.fromiter(row.values(), np.float64, len(row))
-        chance = (edges.degrees[:, a] / edges.totals) @ edges.degrees[:, others]
-        return dict(zip(row, edges.linked_distances(found, chance).tolist(), strict=True))
+        chance = (self.degrees[:, a] / self.totals) @ self.degrees[:, others]
+        return dict(zip(row, self.linked_distances(found, chance).tolist(), strict=True))
 
 
-SparseRanking = LinkedPairs | ConnectedPairs
+SparseRanking = LinkedPairs | SparseConnections
 
 
 def pairs_of(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> "SparsePairs":
@@ -162,7 +147,7 @@ def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) 
     statistic = WITHOUT_OVERLAP.get(statistic, statistic)
     if statistic == "edges":
         assert graph is not None
-        return ConnectedPairs(graph)
+        return SparseConnections(graph)
     k, keys = result.n_clusters, result.pairs.keys
     if graph is not None:
         left, right = (side.astype(np.int64) for side in graph.edges_between().tocoo().coords)
@@ -196,13 +181,13 @@ class SparsePairs:
 
     def distance(self, a: int, b: int) -> float:
         """What ranks the pair of two slots; 1 if it is not stored."""
-        return self.ranking.row(a).get(b, 1.0)
+        return self.ranking.near(a).get(b, 1.0)
 
     def row(
         self, slot: int, alive: NDArray[np.bool_], forbidden: Collection[int]
     ) -> dict[int, float]:
         """Distances from a slot to those it may be merged with."""
-        row = self.ranking.row(slot)
+        row = self.ranking.near(slot)
         if not forbidden:
             return row
         return {other: distance for other, distance in row.items() if other not in forbidden}
@@ -341,10 +326,8 @@ class SparseNeighbourhoods(Neighbourhoods):
     ) -> None:
         self.counts = MergedRows.sums(graph.edges_between())
         self.adjacency, self.is_sample = graph.adjacency, False
-        self.shared = isinstance(ranking, ConnectedPairs)
-        self.judged = (
-            ranking.connections if isinstance(ranking, ConnectedPairs) else SparseConnections(graph)
-        )
+        shared = ranking if isinstance(ranking, SparseConnections) else None
+        self.is_shared, self.judged = shared is not None, shared or SparseConnections(graph)
         self._prepare(graph, rng)
         self.all_necks = len(graph.clusters) <= most_judged(graph.n_clusters)
         self.saddles = self._saddles(graph) if self.all_necks else None
@@ -354,7 +337,7 @@ class SparseNeighbourhoods(Neighbourhoods):
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
         self.counts.merge(a, b)
-        if not self.shared:
+        if not self.is_shared:
             self.judged.merge(a, b)
         if self.rows is not None:
             self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])

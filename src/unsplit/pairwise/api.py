@@ -64,7 +64,13 @@ from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
-from unsplit.pairwise.folds import USUAL_FOLDS, make_folds, require_folds
+from unsplit.pairwise.folds import (
+    USUAL_FOLDS,
+    crossfit_folds,
+    folds_by_need,
+    holdout_fold,
+    require_folds,
+)
 from unsplit.pairwise.groups import check_groups, check_overlap
 from unsplit.pairwise.heldout_scores import (
     Fitted,
@@ -261,11 +267,20 @@ class Settings:
         return n_clusters > MANY_CLUSTERS or too_large
 
     def folds(
-        self, clusters: Index, rng: np.random.Generator, groups: Index | None = None
+        self, order: Index, clusters: Index, groups: Index | None, rng: np.random.Generator
     ) -> list[Fold]:
-        """Split the observations of these clusters, or whole groups of them."""
-        cv = float(self.cv) if is_share(self.cv) else self.cv
-        return make_folds(clusters, cv, rng, groups)
+        """Split the rows, or whole groups of them, in the order of their content."""
+        inside, together = clusters[order], None if groups is None else groups[order]
+        if is_share(self.cv):
+            found = [holdout_fold(inside, float(self.cv), rng, together)]
+        elif isinstance(self.cv, str) and groups is None:
+            found = folds_by_need(inside, self.n_folds, rng)
+        else:
+            found = crossfit_folds(inside, self.n_folds, rng, together)
+        found = [Fold(order[f.train], order[f.watch], order[f.test]) for f in found]
+        # No rows choose an epoch of what is fitted once.
+        once = is_fitted_once(self.backbone)
+        return [fold.without_watched() for fold in found] if once else found
 
     def config(self, usual: TrainConfig = USUAL) -> TrainConfig:
         """How to train a network that is usually trained so."""
@@ -323,26 +338,20 @@ def fit(
             warn_of_order(given, encoded.clusters)
         subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         of_rows = groups_of(encoded, groups, batch, rows, shared)
-        # By the free memory of rank 0, if there are several processes.
-        is_sparse = current().share(
-            settings.is_sparse(len(encoded.cluster_ids), subclusters.n_batches, of_rows is not None)
-        )
         named = " or ".join(recipe.name for recipe in recipes)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, named)
+        n_clusters, n_batches = len(encoded.cluster_ids), subclusters.n_batches
+        # By the free memory of rank 0, if there are several processes.
+        is_sparse = current().share(
+            settings.is_sparse(n_clusters, n_batches, in_groups=of_rows is not None)
+        )
         if is_sparse:
-            many = f"{len(encoded.cluster_ids):,}"
-            log.info("%s clusters: only pairs that are ever confused are kept", many)
+            many = "%s clusters: only pairs that are ever confused are kept"
+            log.info(many, f"{n_clusters:,}")
         order, clusters = canonical_order(rows.keys, subclusters.of_rows)
         rng = generator_of(random_state)
-        folds = [
-            Fold(order[f.train], order[f.watch], order[f.test])
-            for f in settings.folds(
-                clusters[order], rng, None if of_rows is None else of_rows[order]
-            )
-        ]
-        if is_fitted_once(settings.backbone):  # so no rows choose an epoch
-            folds = [fold.without_watched() for fold in folds]
-        k, n_clusters = len(subclusters.cluster), len(encoded.cluster_ids)
+        folds = settings.folds(order, clusters, of_rows, rng)
+        k = len(subclusters.cluster)
         require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
         _warn_of_single(encoded, subclusters)
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
@@ -363,12 +372,12 @@ def fit(
                         about = {
                             "data": digest(np.sort(rows.keys)),
                             "labels": [digest(rows.keys[order]), digest(clusters[order])],
+                            **({} if of_rows is None else {"groups": digest(of_rows[order])}),
                             "settings": _described(networks, config, settings),
                             "seed": [seed, str(rng.bit_generator.state)],
+                            "device": where.type,
                         }
-                        if of_rows is not None:
-                            about["groups"] = digest(of_rows[order])
-                        checkpoint.begin(about | {"device": where.type})
+                        checkpoint.begin(about)
                     # The file has room for the networks of one training.
                     scores, history = heldout_scores(
                         networks, rows, clusters, folds, config, rng, reporter, names,

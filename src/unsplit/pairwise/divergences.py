@@ -76,16 +76,7 @@ BLOCKS = {"cpu": 2**24, "cuda": 2**27}
 
 
 def divergence(scores: HeldoutScores, name: str, device: torch.device | None = None) -> Matrix:
-    """Compute one divergence for every pair of clusters.
-
-    Parameters
-    ----------
-    scores : HeldoutScores
-    name : str
-        One of :data:`unsplit.pairwise.scores.DIVERGENCES`.
-    device : torch.device, optional
-        None: CUDA if there is one, otherwise the CPU.
-    """
+    """Compute one divergence for every pair of clusters."""
     device = device_for_sums() if device is None else device
     if name in OF_MARGINS:
         function, transform = OF_MARGINS[name]
@@ -138,17 +129,7 @@ def _means(
     batch: int | None = None,
     ranks: Ranks = ALONE,
 ) -> Matrix:
-    """:func:`directed_means` of one batch, or of all observations.
-
-    Parameters
-    ----------
-    scores, function, device
-        As for :func:`directed_means`.
-    batch : int, optional
-        Count only observations of this batch.
-    ranks : Ranks
-        The processes that count together.
-    """
+    """:func:`directed_means` of one batch, or of all observations."""
     k, counts = scores.n_clusters, _counts(scores, batch)
     # Sums of halves are exact in single precision up to here, in half of the memory.
     exact = function is hit and counts.max(initial=0) < LARGEST_EXACT
@@ -212,12 +193,7 @@ def rank_sums(
     Within a stratum, observations of i are compared with observations of j by the score
     difference z_i − z_j.  U counts how often that of i is higher; a tie counts one half.
 
-    Parameters
-    ----------
-    scores : HeldoutScores
-    device : torch.device, optional
-    small : ndarray of shape (k,), optional
-        Clusters whose observations are compared with each other across all strata.
+    Clusters that are ``small`` are compared with each other across all strata.
     """
     device = device_for_sums() if device is None else device
     across = torch.zeros(scores.n_clusters, dtype=torch.bool, device=device)
@@ -327,18 +303,8 @@ def count_confusions(
 ) -> Confusions:
     """Count the confusions of all held-out observations.
 
-    Parameters
-    ----------
-    scores : HeldoutScores
-        Without batches.
-    device : torch.device, optional
-        None: CUDA if there is one, otherwise the CPU.
-    most : int
-        Largest number of confusions that are kept of one observation.
-    block : int, optional
-        Number of scores in memory at a time; chosen by the device if None.
-    ranks : Ranks
-        Processes that count a part of the observations each.
+    At most ``most`` of one observation are kept; ``block`` scores are in memory at a time.  Each of
+    several ``ranks`` counts a part.
 
     Examples
     --------

@@ -29,31 +29,6 @@ NEGLIGIBLE = 0.01
 ALWAYS_POSSIBLE = 10
 
 
-def make_folds(
-    clusters: Index, cv: int | float | str, rng: np.random.Generator, groups: Index | None = None
-) -> list[Fold]:
-    """Make the folds of an estimate.
-
-    Parameters
-    ----------
-    clusters : ndarray of shape (n,)
-        Cluster of every row, numbered from 0.
-    cv : int, float or "auto"
-        Number of folds, or the share of every cluster that is held out once; "auto" lets the sizes
-        of the clusters decide.
-    rng : numpy.random.Generator
-    groups : ndarray of shape (n,), optional
-        Groups of rows that stay together, numbered from 0.
-    """
-    if isinstance(cv, float):
-        return [holdout_fold(clusters, cv, rng, groups)]
-    if not isinstance(cv, str):
-        return crossfit_folds(clusters, cv, rng, groups)
-    if groups is not None:
-        return crossfit_folds(clusters, USUAL_FOLDS, rng, groups)
-    return folds_by_need(clusters, USUAL_FOLDS, rng)
-
-
 def crossfit_folds(
     clusters: Index, n_folds: int, rng: np.random.Generator, groups: Index | None = None
 ) -> list[Fold]:

@@ -72,18 +72,8 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
     The groups that hold the largest shares of clusters are dealt first, each to the fold that has
     least of the same clusters so far.
 
-    Parameters
-    ----------
-    clusters, groups : ndarrays of shape (n,)
-        Numbered from 0, by content, so that neither order nor names matter.
-    shares : sequence of float
-        Share of every cluster that each fold should get; they sum to 1.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Fold of every observation; −1 if all of its cluster would be in one fold, as all of a
-        cluster that is a single group.
+    ``shares`` of every cluster, which sum to 1, should be in each fold.  Found is −1 if all of a
+    cluster would be in one, as all of a cluster that is a single group.
 
     Examples
     --------
@@ -174,13 +164,8 @@ def effective_numbers(
     its own group, the result is the number of observations.  Groups that occur in both clusters of
     a pair widen its error if their hit rates rise and fall together.
 
-    Parameters
-    ----------
-    hits : ndarray of shape (c, k)
-        Hit rate of each part against every cluster.
-    cluster, group, sizes : ndarrays of shape (c,)
-        Cluster, group and number of observations of each part.
-    hit_rate : ndarray of shape (k, k)
+    ``hits`` (c, k) are the hit rates of each part against every cluster; parts are described by
+    ``cluster``, ``group`` and ``sizes`` (c,).
     """
     k, c = len(hit_rate), len(cluster)
     n = np.bincount(cluster, sizes, k)
@@ -239,16 +224,7 @@ def group_p_value(
     approximation, which is no smaller than one over the number of permutations.  Where no group
     occurs in both this is the rank-sum test.
 
-    Parameters
-    ----------
-    values : ndarray of shape (m,)
-        z_a − z_b of the held-out observations of both.
-    of_a : ndarray of shape (m,)
-        Whether the observation belongs to a.
-    folds, groups : ndarrays of shape (m,)
-        Fold and group of each observation; every group is in one fold.
-    n_folds : int
-        Number of networks.
+    ``values`` are z_a − z_b of the held-out observations of both; every group is in one fold.
 
     Examples
     --------

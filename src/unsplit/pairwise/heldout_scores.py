@@ -172,14 +172,7 @@ def heldout_scores(
 ) -> tuple[HeldoutScores, History]:
     """Train one network per fold and use it to score the ``test`` rows of its fold.
 
-    Parameters
-    ----------
-    networks, rows, folds, config, rng, reporter, epochs, checkpoint
-        As for :class:`unsplit.networks.training.loop.Training`.
-    clusters : ndarray of shape (n,)
-        Cluster of every row, as numbered for the networks.
-    names : ndarray of shape (k,), optional
-        In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
+    In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
     training = Training(
@@ -202,19 +195,8 @@ def scores_of(
 ) -> HeldoutScores:
     """Score the test rows of every network.
 
-    Parameters
-    ----------
-    networks : sequence of Network
-        One per fold.
-    rows : Rows
-    clusters : ndarray of shape (n,)
-        Cluster of every row, as numbered for the networks.
-    tests : sequence of ndarrays
-        The rows that each network scores.
-    names : ndarray of shape (k,)
-        In the scores, output c of the networks is cluster ``names[c]``.
-    ranks : Ranks
-        The processes that score together.
+    In the scores, output c of the networks is cluster ``names[c]``; clusters are numbered as for
+    the networks.  Several processes score together.
     """
     device = next(networks[0].parameters()).device
     # Sorted before and not after scoring, because sorting would copy all features.  Within a
@@ -335,19 +317,7 @@ def summarize(
 ) -> PairwiseTVD:
     """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only.
 
-    Parameters
-    ----------
-    scores : HeldoutScores
-        For subclusters, which are the clusters themselves if there is one batch.
-    subclusters : Subclusters
-    history : History
-        How training went.
-    labels : EncodedLabels
-        The over-clustering, with the names of the clusters.
-    is_sparse : bool
-        Whether only confused pairs are kept.
-    groups : ndarray of shape (n,), optional
-        Group of every row of the data.
+    ``groups`` has the group of every row of the data.
     """
     factor = best_factor(scores)
     scores = within_batches(scaled(scores, factor), subclusters)

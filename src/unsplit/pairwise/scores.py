@@ -61,12 +61,7 @@ class StratumScores(NamedTuple):
         return self.bias[clusters].addmm(self.features[rows], self.weights[clusters].T)
 
     def among(self, kept: "Tensor") -> "StratumScores":
-        """The scores of some clusters, numbered anew, for each other.
-
-        Parameters
-        ----------
-        kept : Tensor of bool, shape (k,)
-        """
+        """The scores of some clusters, numbered anew, for each other."""
         rows, number = kept[self.clusters], kept.cumsum(0) - 1
         return StratumScores(
             self.features[rows], self.weights[kept], self.bias[kept], number[self.clusters[rows]]
@@ -152,11 +147,7 @@ class HeldoutScores:
     ) -> Iterator["StratumScores"]:
         """Yield the strata that have observations, one at a time, as tensors.
 
-        Parameters
-        ----------
-        device : str or torch.device
-        batch : int, optional
-            Only the strata of this batch; None for all.
+        Only those of one batch, if it is given.
         """
         # Torch is imported only here, where stored scores become tensors: everything else about
         # an estimate can be loaded and used without it.
@@ -192,15 +183,6 @@ class HeldoutScores:
 
         The density of a union is the mixture of its members' densities, so its score follows from
         theirs without training: the logarithm of the mean of their exponentials, weighted by size.
-
-        Parameters
-        ----------
-        index : ndarray
-            Positions of the observations among the held-out ones.
-        members : sequence of int
-            The clusters in the union.
-        sizes : ndarray of shape (k,)
-            Number of observations of each cluster.
         """
         columns, strata = np.asarray(members), self.strata[index]
         log_shares = log_of_shares(self.subcluster_sizes(sizes)[:, columns])
@@ -216,13 +198,7 @@ class HeldoutScores:
         return result
 
     def some(self, index: Index | slice) -> "HeldoutScores":
-        """Return the scores of some of the observations, in their order.
-
-        Parameters
-        ----------
-        index : ndarray or slice
-            Positions of the observations among the held-out ones, ascending.
-        """
+        """Return the scores of some of the observations, in their order."""
         return replace(self, **self._rows_at(index))
 
     def _rows_at(self, index: Index | slice) -> dict[str, Any]:
@@ -314,7 +290,7 @@ class ScoreCounts(HeldoutScores):
             raise InputError(
                 "these distances were saved without the held-out scores, which merging and other "
                 "divergences need; save them with save(path, scores=True), or run the command with "
-                "--keep-scores, and keep both files together."
+                "--also scores, and keep both files together."
             )
         raise AttributeError(name)
 

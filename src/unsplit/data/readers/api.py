@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from unsplit.data.cells import CellMatrix
 from unsplit.data.readers.broken import refuse_unreadable
 from unsplit.data.readers.columns import ColumnChoice, RowIds, refuse_choice
 from unsplit.data.readers.folders import (
@@ -53,8 +52,6 @@ def read(
     scale: bool = False,
     progress: Callable[[int, int], None] | None = None,
     use_rep: str | None = None,
-    layer: str | None = None,
-    use_raw: bool = False,
     groups: str | os.PathLike[str] | None = None,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
@@ -87,12 +84,8 @@ def read(
         Called now and then with how much has been read so far (bytes, rows or files), and how much
         there is.
     use_rep : str, optional
-        For ``.h5ad``: a key of ``obsm``, or "X".  By default "X_pca" if there is one, otherwise
-        "X".
-    layer : str, optional
-        For ``.h5ad``: a layer with raw counts, instead of ``use_rep``.
-    use_raw : bool
-        For ``.h5ad``: take the raw counts in ``raw``, instead of ``use_rep``.
+        For ``.h5ad``: a key of ``obsm``, "X", or for raw counts "raw" or "layers/NAME".  By default
+        "X_pca" if there is one, otherwise "X".
     groups : str or path, optional
         A file with the groups, or the name of a column or array in ``path``; not together with
         ``batch``.
@@ -123,13 +116,12 @@ def read(
             f"{option('groups')} and {option('batch')} cannot be used together, because whole "
             "groups cannot be held out within batches; leave one of them out."
         )
-    for name, value in {"id": id, "use_rep": use_rep, "layer": layer}.items():
+    for name, value in {"id": id, "use_rep": use_rep}.items():
         if value is not None:
             check_type(name, value, str, "pass a name")
     _check_lists({"features": () if features is None else features, "drop": drop})
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function or None, got {shown(progress)}.")
-    check_flag("use_raw", use_raw)
     check_flag("scale", scale)
     path = Path(path)
     if "\0" in str(path):
@@ -140,15 +132,11 @@ def read(
     )
     only = None if features is None else tuple(features)
     choice = ColumnChoice(id, only, tuple(drop), scale)
-    matrix = CellMatrix(use_rep, layer, use_raw)
     if path.suffix.lower() == ".h5ad":
         refuse_choice(path, choice.given)
-        found = read_cells(path, wanted, within, matrix)
-    elif matrix != CellMatrix():
-        raise InputError(
-            f"{option('use_rep')}, {option('layer')} and {option('use_raw')} are for .h5ad files, "
-            f"got {path}; leave them out."
-        )
+        found = read_cells(path, wanted, within, use_rep)
+    elif use_rep is not None:
+        raise InputError(f"{option('use_rep')} is for .h5ad files, got {path}; leave it out.")
     else:
         found = _read(path, wanted, within, choice, progress)
     return found if groups is None else replace(found, batch=None, groups=found.batch)

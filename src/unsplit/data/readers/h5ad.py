@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsplit.data.cells import CellMatrix, batches_in, groups_in, require_key
+from unsplit.data.cells import batches_in, groups_in, matrix_of, places_of_matrix, require_key
 from unsplit.data.memory import available_memory
 from unsplit.data.readers.broken import reading, refuse_unreadable
 from unsplit.data.readers.columns import RowIds
@@ -96,7 +96,7 @@ def read_cells(
     path: Path,
     labels: str | None = None,
     batch: str | None = None,
-    matrix: CellMatrix | None = None,
+    use_rep: str | None = None,
 ) -> Observations:
     """Read a matrix of an .h5ad file, and the cluster and batch of each cell.
 
@@ -105,7 +105,7 @@ def read_cells(
     path : Path
     labels, batch : str, optional
         A column of ``obs``, or another file.
-    matrix : CellMatrix, optional
+    use_rep : str, optional
         Which matrix; by default "X_pca" if there is one, otherwise "X".
 
     Returns
@@ -124,12 +124,11 @@ def read_cells(
     >>> found.X.shape, found.labels.tolist(), found.representation
     ((2, 2), ['0', '1'], 'X_pca')
     """
-    matrix = matrix or CellMatrix()
-    with open_cells(path, matrix.places()) as cells:
+    with open_cells(path, places_of_matrix(use_rep)) as cells:
         for name in (labels, batch):
             if name is not None and name not in cells.obs and not Path(name).is_file():
                 require_key("column", name, cells.obs.columns, f"obs of {path}", "columns")
-        X, used = matrix.of(cells, str(path))
+        X, used = matrix_of(cells, use_rep, str(path))
         names = cells.obs.index.astype(str).to_numpy().astype(str)
         named = len(np.unique(names)) == len(names)
         rows = RowIds(path, names if named else np.arange(len(names)), named)

@@ -650,10 +650,11 @@ def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> 
 class Connections:
     """Summed weights of the edges between clusters, which add up when clusters are merged.
 
-    Parameters
-    ----------
-    graph : NeighbourGraph
+    They rank pairs by their edges: the pair with the clearest connection comes first.
     """
+
+    statistic = "edges"
+    unlinked = UNLINKED
 
     def __init__(self, graph: NeighbourGraph) -> None:
         members, weights = graph.members, graph.weights
@@ -676,14 +677,19 @@ class Connections:
         """Summed weight of the edges between two clusters."""
         return float(self.edges[a, b])
 
-    def merge(self, a: int, b: int) -> None:
-        """Merge b into a."""
+    def merge(self, a: int, b: int) -> Sequence[int]:
+        """Merge b into a and return the slots whose distances have changed."""
         self._add_up(a, b)
         self.degrees[:, a] += self.degrees[:, b]
         self.degrees[:, b] = 0
         for sums in (self.inverse_dimensions, self.n_known, self.sizes):
             sums[a] += sums[b]
             sums[b] = 0
+        return (a,)
+
+    def row(self, a: int) -> Matrix:
+        """Distances between a and all slots."""
+        return self.distances(np.array([a]))[0]
 
     def _add_up(self, a: int, b: int) -> None:
         row = self.edges[a] + self.edges[b]
@@ -743,31 +749,3 @@ def _doubt(found: Matrix, chance: Matrix) -> Matrix:
     gain = np.maximum(found * np.log(found / chance) - (found - chance), 0.0)
     doubt: Matrix = 1 / (1 + np.log1p(gain))
     return doubt
-
-
-class Connected:
-    """Ranks pairs by their edges; the pair with the clearest connection comes first.
-
-    Parameters
-    ----------
-    graph : NeighbourGraph
-    """
-
-    statistic = "edges"
-    unlinked = UNLINKED
-
-    def __init__(self, graph: NeighbourGraph) -> None:
-        self.connections = Connections(graph)
-
-    def distances(self) -> Matrix:
-        """Distances of all pairs, shape (k, k)."""
-        return self.connections.distances()
-
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Add up the edges of the two."""
-        self.connections.merge(a, b)
-        return (a,)
-
-    def row(self, a: int) -> Matrix:
-        """Distances between a and all slots."""
-        return self.connections.distances(np.array([a]))[0]

@@ -30,7 +30,7 @@ from unsplit.merging.loop import GreedyMerge, MergeState
 from unsplit.merging.neighbours.evidence import MOST_JUDGED, Neighbourhoods
 from unsplit.merging.neighbours.graph import (
     SCORES,
-    Connected,
+    Connections,
     NeighbourGraph,
     graph_of_some,
     membership,
@@ -372,7 +372,7 @@ def _state(graph: NeighbourGraph) -> MergeState:
     """Clusters that are merged by the graph alone, without a network."""
     k = graph.n_clusters
     return MergeState(
-        pairs=Pairs(Connected(graph)),
+        pairs=Pairs(Connections(graph)),
         evidence=None,
         neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
         at_random=np.zeros(k, bool),

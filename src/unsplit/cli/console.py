@@ -1,0 +1,283 @@
+"""What a command shows while it runs: phases, time, warnings; and what it says if it is stopped."""
+
+import errno
+import json
+import os
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from unsplit import errors
+from unsplit.cli.program import INTERRUPTED
+from unsplit.data.memory import memory_errors
+from unsplit.data.saving import MANIFEST
+from unsplit.errors import InputError
+from unsplit.networks.training.checkpoint import Checkpoint
+from unsplit.networks.training.progress import (
+    Bars,
+    EpochRecord,
+    Reporter,
+    StepRecord,
+    TimeLeft,
+    spoken_range,
+)
+from unsplit.pairwise.api import LESS_DATA
+
+# Every new estimate raises these warnings again.
+REPEATED = (
+    errors.SmallClusterWarning,
+    errors.BatchWarning,
+    errors.PartitionWarning,
+    errors.CheckpointWarning,
+)
+# The disk is full, or this user's share of it, or a file is larger than the disk allows.
+NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
+# Seconds between two events about the same phase.
+PAUSE = 1.0
+
+
+class Events(Reporter):
+    """Writes what happens to standard error, one JSON object per line; see docs/progress.md.
+
+    Examples
+    --------
+    >>> events = Events(write=print)
+    >>> events.on_phase("merging")
+    {"event": "started", "phase": "merging"}
+    >>> events.on_progress(3, 7)
+    {"event": "progress", "phase": "merging", "done": 3, "total": 7}
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        write: Callable[[str], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._write = write or (lambda line: click.echo(line, err=True))
+        self._phase, self._last = "", -PAUSE
+        self._time_left = TimeLeft(clock)
+        self._accuracy: float | None = None
+        self._said: dict[str, Any] = {}
+
+    def event(self, event: str, **content: Any) -> None:
+        """Write one event."""
+        self._write(json.dumps({"event": event} | content, allow_nan=False))
+
+    def on_phase(self, name: str) -> None:
+        """Say that a phase has started."""
+        self._phase, self._last = name, self._clock() - PAUSE
+        self._time_left, self._accuracy, self._said = TimeLeft(self._clock), None, {}
+        self.event("started", phase=name)
+
+    def on_progress(self, done: int, total: int) -> None:
+        """Say how much of the phase is done, at most once a second and at the end."""
+        self._progress(done == total, done=done, total=total)
+
+    def on_step(self, step: StepRecord) -> None:
+        """Say how much of the epoch is done, and how many seconds are left."""
+        left = self._time_left.after(step)
+        seconds = None if left is None else [round(value, 1) for value in left]
+        names = ("epoch", "done", "total", "least_epochs", "most_epochs")
+        known = {name: getattr(step, name) for name in names}
+        self._progress(False, **known, seconds_left=seconds)
+
+    def on_resume(self, epochs: int) -> None:
+        """Say that training continues after this many epochs."""
+        self.event("resumed", phase=self._phase, epochs=epochs)
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        """Remember the accuracy, which later events have."""
+        known = record.accuracy == record.accuracy
+        self._accuracy = record.accuracy if known else None
+        self._progress(False, epoch=record.epoch)
+
+    def _progress(self, is_last: bool, **content: Any) -> None:
+        now = self._clock()
+        if content == self._said or (now - self._last < PAUSE and not is_last):
+            return
+        self._last, self._said = now, content
+        if self._accuracy is not None:
+            content = content | {"accuracy": round(self._accuracy, 4)}
+        self.event("progress", phase=self._phase, **content)
+
+
+class Console(Reporter):
+    """Shows the phases, the progress and the warnings of one run.
+
+    Progress bars appear on standard error, and are removed at the end.  Each of Unsplit's warnings
+    is shown once, although every new estimate raises it again.
+
+    Parameters
+    ----------
+    progress : bool, optional
+        Whether to show bars; by default, if standard error is a terminal.
+    as_json : bool
+        Write events as lines of JSON instead (unless ``progress`` is False).
+
+    Attributes
+    ----------
+    phase : str
+        What the run is doing now.
+    seconds : dict of str to float
+        How long each phase took.
+    warnings : list of str
+        The warnings that were shown.
+    """
+
+    def __init__(self, progress: bool | None = None, as_json: bool = False) -> None:
+        self.phase = "starting"
+        self.seconds: dict[str, float] = {}
+        self.warnings: list[str] = []
+        self.as_json = as_json
+        self.events = Events() if as_json and progress is not False else None
+        shown = sys.stderr.isatty() if progress is None else progress
+        self.bars = Bars(sys.stderr) if shown and not as_json else None
+        self._view: Reporter = self.events or self.bars or Reporter()
+        self._phases: list[str] = []
+        self._shown: set[object] = set()
+        self._start: float | None = None
+        self._time_left: TimeLeft | None = TimeLeft()
+
+    def event(self, event: str, **content: Any) -> None:
+        """Write one event for programs, if they are written."""
+        if self.events is not None:
+            self.events.event(event, **content)
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence, if somebody looks on."""
+        if self.bars is not None:
+            tqdm.write(sentence, file=sys.stderr)
+
+    def plan(self, phases: Sequence[str]) -> None:
+        """Say what will be done: the names of all phases."""
+        self._phases = list(phases)
+        self.event("plan", phases=self._phases)
+        self.say(f"{len(phases)} phases: {', '.join(phases)}.")
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Show and time one phase."""
+        self.on_phase(name)
+        yield
+        self.finish()
+
+    def on_phase(self, name: str) -> None:
+        """Begin a phase."""
+        self.finish()
+        self.phase, self._start = name, time.perf_counter()
+        label = name
+        if self.bars is not None and name in self._phases:
+            label = f"{self._phases.index(name) + 1}/{len(self._phases)} {name}"
+        self._view.on_phase(label)
+
+    def finish(self) -> None:
+        """End the present phase."""
+        self._view.close()
+        if self._start is not None:
+            seconds = round(time.perf_counter() - self._start, 3)
+            self.seconds[self.phase], self._start = seconds, None
+            self.event("finished", phase=self.phase, seconds=seconds)
+
+    def on_progress(self, done: int, total: int) -> None:
+        """Show how much of the phase is done."""
+        self._view.on_progress(done, total)
+
+    def on_step(self, step: StepRecord) -> None:
+        """Show a step of training; say once about how long everything will take."""
+        if self.bars is not None and self._time_left is not None:
+            left = self._time_left.after(step)
+            if left is not None:
+                self.say(f"This will take {spoken_range(*left)}.")
+                self._time_left = None
+        self._view.on_step(step)
+
+    def on_resume(self, epochs: int) -> None:
+        """Say that training continues from a checkpoint."""
+        self.say(f"Continuing an interrupted run after {epochs} epochs.")
+        self._view.on_resume(epochs)
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        """Show an epoch of training."""
+        self._view.on_epoch(record)
+
+    @contextmanager
+    def show_warnings(self) -> Iterator[None]:
+        """Show each warning as one line on standard error, and end the last phase."""
+        with warnings.catch_warnings():
+            for category in vars(errors).values():
+                if isinstance(category, type) and issubclass(category, UserWarning):
+                    warnings.simplefilter("always", category)
+            warnings.showwarning = self._warn
+            try:
+                yield
+            finally:
+                self._view.close()
+
+    def _warn(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        key: object = category if issubclass(category, REPEATED) else str(message)
+        if key in self._shown:
+            return
+        self._shown.add(key)
+        self.warnings.append(str(message))
+        self.event("warning", message=str(message))
+        if self.events is None:
+            tqdm.write(f"warning: {message}", file=sys.stderr)
+
+
+# --- if a run is stopped --------------------------------------------------------------------------
+
+
+class Interrupted(click.ClickException):
+    """Ctrl-C, with a sentence about the results."""
+
+    exit_code = INTERRUPTED
+
+
+@contextmanager
+def interruptible(
+    out: str, console: Console, checkpoint: Checkpoint | None = None
+) -> Iterator[None]:
+    """Say after Ctrl-C what is kept, and whether the results in ``out`` are old or new.
+
+    A full disk is an error that names ``out``, and memory that is used up one that says so.
+    """
+    before, existed = _identity(out), os.path.exists(out)
+    try:
+        with memory_errors("this run", LESS_DATA):
+            yield
+    except KeyboardInterrupt:
+        sentence = f"interrupted after all results were written to {out}"
+        if _identity(out) == before:
+            state = f"{out} {'is unchanged' if existed else 'was not made'}"
+            sentence = f"interrupted while {console.phase}; {_kept(checkpoint, state)}"
+        raise Interrupted(sentence) from None
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(
+            f"cannot write to {out}: {reason}; free some space, or choose another --out."
+        ) from None
+
+
+def _kept(checkpoint: Checkpoint | None, state: str) -> str:
+    """What is left of an interrupted run, and how to go on."""
+    if checkpoint is None or not checkpoint.exists():
+        return f"nothing of this run is kept, and {state}"
+    command = shlex.join(["unsplit", *(click.get_current_context().obj or [])])
+    return f"{checkpoint.folder} keeps what was done so far, and {state}; to go on: {command}"
+
+
+def _identity(out: str) -> tuple[int, int] | None:
+    """What tells two results apart: the last file that a run writes."""
+    last = Path(out, MANIFEST) if os.path.isdir(out) else Path(out)
+    return (last.stat().st_ino, last.stat().st_mtime_ns) if last.is_file() else None
