@@ -396,7 +396,7 @@ def select(
 
             settings = Settings(candidate.backbone, cv, device, candidate.training)
             estimate = partial(fit, X, encoded, settings, seed, on_epoch, batch, groups=groups)
-            with _without_repeated_warnings(any(trial.epochs for trial in trials)):
+            with without_repeated_warnings(any(trial.epochs for trial in trials)):
                 trials.append(_tried(name, candidate, estimate))
     trials.sort(key=lambda trial: trial.rank)
     if trials[0].rank[0]:
@@ -405,7 +405,7 @@ def select(
 
 
 @contextmanager
-def _without_repeated_warnings(repeated: bool) -> Iterator[None]:
+def without_repeated_warnings(repeated: bool) -> Iterator[None]:
     """Leave out warnings about data and labels that the first estimate has given."""
     with warnings.catch_warnings():
         for category in ABOUT_DATA if repeated else ():
