@@ -8,6 +8,7 @@ from pkgutil import resolve_name
 import numpy as np
 import pytest
 import torch
+from scipy.cluster.hierarchy import linkage
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 from torch import nn
@@ -189,6 +190,14 @@ def test_the_closest_pair_is_merged_whatever_neighbours_say():
     tree, distances = unsplit.paper(X, labels, n_clusters=2, random_state=0)
     assert tree.mapping == {0: 0, 1: 0, 2: 1}
     assert tree.merges[0].statistic == distances[0, 1] < distances[0, 2] == 1
+
+
+def test_the_rest_of_the_tree_is_average_linkage():
+    means = 4 * np.random.default_rng(0).normal(size=(7, 2))
+    X, labels = unsplit.datasets.gaussians(means, 20, random_state=0)
+    tree, distances = unsplit.paper(X, labels, n_clusters=7, distance="euclidean")
+    between = distances[np.triu_indices(7, 1)]
+    np.testing.assert_allclose(tree.linkage[:, 2], linkage(between, "average")[:, 2])
 
 
 def test_the_tree_is_completed_without_training(monkeypatch):
