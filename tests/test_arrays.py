@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from tests.checks import exactly
-from unsplit.data.rows import tensors
+from unsplit.data.rows import base
 from unsplit.data.rows.kinds import vector_rows
 from unsplit.errors import InputError
 
@@ -90,7 +90,7 @@ def test_moments_and_keys_do_not_depend_on_the_chunks(wrap, monkeypatch):
     X = some_zeros()
     rows = vector_rows(wrap(X), CPU)
     (mean, scale), keys = rows.moments(np.arange(30)), rows.keys
-    monkeypatch.setattr(tensors, "CHUNK_ELEMENTS", 20)
+    monkeypatch.setattr(base, "CHUNK_ELEMENTS", 20)
     mean_in_chunks, scale_in_chunks = rows.moments(np.arange(30))
     torch.testing.assert_close(mean_in_chunks, mean)
     torch.testing.assert_close(scale_in_chunks, scale)

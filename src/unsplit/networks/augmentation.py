@@ -9,6 +9,8 @@ from torch.nn import functional as F
 from unsplit.errors import InputError
 from unsplit.networks.network import integers, normal_like, uniform, uniform_like
 
+__all__ = ["ImageAugmentation", "PointAugmentation", "SequenceAugmentation"]
+
 # Noise of points is limited to this many standard deviations.
 CLIP = 3.0
 
@@ -116,14 +118,9 @@ class ImageAugmentation(Augmentation):
 
 
 def shifted(x: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:
-    """Shift images by whole pixels, less than a side, and then mirror some of them.
+    """Shift images (b, C, H, W) by whole pixels, less than a side, and then mirror some of them.
 
-    Parameters
-    ----------
-    x : Tensor of shape (b, C, H, W)
-    down, right : integer Tensors of shape (b,)
-        Pixels by which each image moves; the gap is filled by reflection at the border.
-    mirror : bool Tensor of shape (b,)
+    The gap is filled by reflection at the border.
 
     Examples
     --------
@@ -154,16 +151,10 @@ def _reflected(position: Tensor, side: int) -> Tensor:
 
 
 def zoomed(x: Tensor, scale: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:
-    """Enlarge a part of each image to the size of the image, by interpolation.
+    """Enlarge the middle of each image (b, C, H, W) to the size of the image, by interpolation.
 
-    Parameters
-    ----------
-    x : Tensor of shape (b, C, H, W)
-    scale : Tensor of shape (b,)
-        Sides of the part as a share of those of the image, at most 1.  The part is in the middle.
-    down, right : Tensors of shape (b,)
-        Pixels, or fractions of pixels, by which each image moves before it is cut.
-    mirror : bool Tensor of shape (b,)
+    ``scale`` is the side of the middle as a share of that of the image; before it is cut, the image
+    moves by ``down`` and ``right`` pixels.
 
     Examples
     --------
@@ -193,16 +184,10 @@ def _memory_format(x: Tensor) -> torch.memory_format:
 
 
 def tinted(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
-    """Change brightness, contrast and saturation of images; 0 means no change.
+    """Change brightness, contrast and saturation of images (b, C, H, W); 0 means no change.
 
-    Parameters
-    ----------
-    x : Tensor of shape (b, C, H, W)
-    brightness : Tensor of shape (b,)
-        Added to every pixel.
-    contrast, saturation : Tensors of shape (b,)
-        Relative change of the distance of each pixel to the mean of the image, and to its own
-        grey value.
+    Brightness is added to every pixel; contrast and saturation change its distance to the mean of
+    the image, and to its own grey value.
 
     Examples
     --------
@@ -406,13 +391,7 @@ class SequenceAugmentation(Augmentation):
 
 
 def later(x: Tensor, moves: Tensor) -> Tensor:
-    """Shift every sequence by a number of positions; zeros move in, also into the mask.
-
-    Parameters
-    ----------
-    x : Tensor of shape (b, C, L)
-    moves : integer Tensor of shape (b, 1)
-        Positive means later.
+    """Shift every sequence (b, C, L) by ``moves`` (b, 1) positions; zeros move in.
 
     Examples
     --------

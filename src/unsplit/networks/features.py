@@ -82,7 +82,7 @@ def features(
     rows = observations(X.X if isinstance(X, Observations) else X, where, kind)
     ready = without_classifier(copy.deepcopy(network)).to(where).eval()
     batches = list(torch.arange(len(rows), device=where).split(batch_size))
-    found: NDArray[np.float32] | None = None
+    parts: list[NDArray[np.float32]] = []
     generators = Generators(0)  # the network may draw
     with tqdm(total=len(rows), desc="features", unit=" rows", disable=not progress) as bar:
         for index, batch in zip(batches, rows.stream(batches), strict=True):
@@ -90,19 +90,15 @@ def features(
                 values = features_of(ready, _prepared(batch, transform), "the network")
             if values.is_complex():
                 raise InputError("the network returned complex numbers; return real features.")
-            values = values.float()
-            refuse_gaps(values, index)
-            if found is None:
-                found = np.empty((len(rows), values.shape[1]), np.float32)
-            if values.shape[1] != found.shape[1]:
+            refuse_gaps(values.float(), index)
+            parts.append(values.float().cpu().numpy())
+            if parts[-1].shape[1] != parts[0].shape[1]:
                 raise InputError(
-                    f"the network returned {found.shape[1]} features for some observations and "
-                    f"{values.shape[1]} for others; it must return the same number for all."
+                    f"the network returned {parts[0].shape[1]} features for some observations and "
+                    f"{parts[-1].shape[1]} for others; it must return the same number for all."
                 )
-            found[index.cpu().numpy()] = values.cpu().numpy()
             bar.update(len(index))
-    assert found is not None
-    return found
+    return np.concatenate(parts)
 
 
 def _check(

@@ -278,11 +278,15 @@ def parts_of(graph: NeighbourGraph) -> Index:
     within = graph.clusters.copy()
     if mixed.any():
         within[mixed] = graph.n_clusters + _joined_within(graph, pieces, mixed)
-    inside = graph.clusters >= 0
-    order = np.stack([graph.clusters[inside], within[inside]])
-    parts = np.full(len(within), -1)
-    parts[inside] = np.unique(order, axis=1, return_inverse=True)[1].ravel()
-    return parts
+    return _numbered(graph.clusters, within, graph.clusters >= 0)
+
+
+def _numbered(first: Index, second: Index, where: NDArray[np.bool_]) -> Index:
+    """A number from 0 for every pair of values that occurs, in order; −1 elsewhere."""
+    numbers = np.full(len(first), -1)
+    pairs = np.stack([first[where], second[where]])
+    numbers[where] = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
+    return numbers
 
 
 def lumps_in(X: NDArray[np.float64]) -> Index:
@@ -324,11 +328,7 @@ def _by_lump(clusters: Index, lump: Index) -> Index:
     large = counts >= SMALLEST
     lump = np.where(large[clusters, lump], lump, counts.argmax(axis=1)[clusters])
     mixed = (clusters >= 0) & (large.sum(axis=1) > 1)[clusters]
-    pieces = np.full(len(clusters), -1)
-    pieces[mixed] = np.unique(
-        np.stack([clusters[mixed], lump[mixed]]), axis=1, return_inverse=True
-    )[1].ravel()
-    return pieces
+    return _numbered(clusters, lump, mixed)
 
 
 def _joined_within(graph: NeighbourGraph, pieces: Index, mixed: NDArray[np.bool_]) -> Index:

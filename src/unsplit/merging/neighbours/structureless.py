@@ -38,22 +38,13 @@ MOST_PIECES = 50
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """Draws observations without groups.
+    """Draws observations without groups."""
 
-    Parameters
-    ----------
-    steps : list of pairs of ndarrays
-        Of every feature the cumulative shares and the values at which they are reached.
-    root : ndarray of shape (d, d)
-        Square root of the correlations between the features as normal scores.
-    n_rest : int
-        Number of further features, which are normal and independent.
-    deviation : float
-        Their standard deviation.
-    """
-
+    # Of every feature the cumulative shares and the values at which they are reached.
     steps: list[tuple[Vector, Vector]]
+    # Square root of the correlations between the features as normal scores.
     root: Matrix
+    # Number and standard deviation of further features, which are normal and independent.
     n_rest: int = 0
     deviation: float = 0.0
 
@@ -96,10 +87,7 @@ def _leading(X: Matrix) -> tuple[Matrix, int, float]:
 def one_mode(values: Vector) -> tuple[Vector, Vector]:
     """The distribution with one mode that is closest to that of the values.
 
-    Returns
-    -------
-    shares, values : ndarrays
-        The distribution function: rising shares from 0 to 1, and where they are reached.
+    It is a distribution function: rising shares from 0 to 1, and where they are reached.
 
     Examples
     --------
@@ -145,21 +133,9 @@ def chance_curve(
 ) -> Vector:
     """Edges of the closest pair relative to chance, by the number of pieces left.
 
-    Parameters
-    ----------
-    surrogate : Surrogate
-        What is cut into pieces and merged again.
-    n, k : int
-        Number of observations, and of pieces at the start, at most :data:`MOST_PIECES`.
-    rng : numpy.random.Generator
-    n_neighbors : int
-        That of the graph.
-
-    Returns
-    -------
-    ndarray of shape (pieces + 1,)
-        The value for each number of pieces left, not decreasing; the first two are infinite,
-        because nothing can be merged.
+    The surrogate draws ``n`` observations, which are cut into ``k`` pieces, at most
+    :data:`MOST_PIECES`, and merged again.  The values do not decrease; the first two are infinite,
+    because nothing can be merged.
     """
     k = min(k, MOST_PIECES, n // 2)
     if surrogate.is_constant or k < 2:

@@ -356,6 +356,7 @@ class Group:
         mean = self.means[0].train()
         # A batch normalisation that its network keeps frozen is left alone.
         norms: list[Any] = [m for m in mean.modules() if is_batch_norm(m) and m.training]
+        norms = [] if self.stacked else norms
         for norm in norms:
             norm.reset_running_stats()
             norm.momentum = None  # the plain mean over these batches
