@@ -3,18 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from tests import selection_cases
 from tests.checks import exactly
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from tests.selection_cases import Column, layer, quick, ragged_donors, two_donors
 from unsplit import ClusterMerger, InputError, TrainConfig, pairwise_tvd
-from unsplit import selection as api
-from unsplit.data.labels import EncodedLabels
 from unsplit.errors import BatchWarning
-from unsplit.networks.training.loop import history_of
-from unsplit.pairwise.heldout_scores import scores_of, summarize
+from unsplit.pairwise import api as estimates
 
 SEEN = {"cluster": Column(0), "donor": Column(1)}
 NEVER_MEET = "1 of 10 pairs of clusters share no batch with at least two observations of each"
@@ -62,92 +58,33 @@ def test_the_table_is_as_without_batches():
 # --- A is the A of an estimate ----------
 
 
-@pytest.fixture(scope="module")
-def watched():
-    """What A was measured on after every epoch, and what came out."""
+def test_accuracy_is_that_of_an_estimate_that_holds_out_the_same():
     X, labels, donor = ragged_donors()
-    seen, records = [], []
-
-    def spy(networks, folds, rows, subclusters):
-        found = measure(networks, folds, rows, subclusters)
-        (network,), (fold,) = networks, folds
-        names = np.arange(len(subclusters.cluster))
-        z = network(rows.take(torch.from_numpy(fold.watch))).detach().numpy()
-        scores = scores_of([network], rows, subclusters.of_rows, [fold.watch], names)
-        seen.append((subclusters, fold, z, scores, found))
-        return found
-
-    measure = api.validation_accuracy
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "validation_accuracy", spy)
-        tell = lambda _, record: records.append(record)  # noqa: E731
-        with pytest.warns(BatchWarning) as caught:
-            quick({"one": layer(8)}, X, labels, batch=donor, epochs=5, progress=tell)
-    return (X, labels, donor), seen, records, caught
-
-
-def naive_accuracy(subclusters, fold, z):
-    """A from the scores of subclusters, written from the docs: pair by pair, batch by batch."""
-    cell_of = {
-        (c, b): i
-        for i, (c, b) in enumerate(zip(subclusters.cluster, subclusters.batch, strict=True))
-    }
-    own = subclusters.of_rows[fold.watch]
-    pairs = []
-    for i in range(5):
-        for j in range(i):
-            accuracy, weights = [], []
-            for b in range(subclusters.n_batches):
-                both = [cell_of.get((i, b)), cell_of.get((j, b))]
-                n = [int((own == cell).sum()) if cell is not None else 0 for cell in both]
-                if min(n) == 0:
-                    continue
-                hits = []
-                for mine, other in (both, both[::-1]):
-                    margin = z[own == mine, mine] - z[own == mine, other]
-                    hits.append(np.mean((margin > 0) + (margin == 0) / 2))
-                accuracy.append(np.mean(hits))
-                weights.append(n[0] * n[1] / sum(n))
-            if weights:
-                pairs.append(np.average(accuracy, weights=weights))
-    assert len(pairs) == 9
-    return np.mean(pairs)
-
-
-def test_accuracy_is_counted_within_batches(watched):
-    _, seen, records, _ = watched
-    assert len(seen) == len(records) == 5
-    for (subclusters, fold, z, _, found), record in zip(seen, records, strict=True):
-        assert found[0] == record.accuracy
-        assert found[0] == pytest.approx(naive_accuracy(subclusters, fold, z), abs=1e-12)
-    assert len({record.accuracy for record in records}) > 1
-
-
-def test_accuracy_is_that_of_an_estimate_by_the_same_network(watched):
-    (_, labels, _), seen, records, _ = watched
-    history = history_of(records, np.zeros(1, np.int64))
-    for subclusters, _, _, scores, found in seen:
-        clusters = subclusters.cluster[subclusters.of_rows]
-        encoded = EncodedLabels(np.arange(5), clusters)
-        result = summarize(scores, subclusters, history, encoded)
-        assert result.mean_accuracy == pytest.approx(found[0], abs=1e-12)
-        assert (~result.comparable).sum() == 2
-        # The same partition, under other names.
-        assert len(set(zip(clusters, labels, strict=True))) == 5
-
-
-def test_the_same_are_held_out_as_in_an_estimate(watched):
-    (X, labels, donor), seen, _, _ = watched
-    how = {"cv": 0.2, "training": TrainConfig(epochs=1), "random_state": 0, "device": "cpu"}
+    config = TrainConfig(epochs=5)
+    with pytest.warns(BatchWarning, match=NEVER_MEET) as caught:
+        (trial,) = quick({"one": layer(8)}, X, labels, batch=donor, epochs=5).trials
+    assert len(caught) == 1
+    assert caught[0].filename == selection_cases.__file__  # whoever called select
+    seed = int(np.random.default_rng(0).integers(2**62))
+    how = {"backbone": layer(8), "training": config, "cv": 0.2, "device": "cpu"}
     with pytest.warns(BatchWarning):
-        result = pairwise_tvd(X, labels, batch=donor, **how)
-    fold = seen[0][1]
-    assert np.array_equal(np.sort(fold.watch), np.sort(result.scores.rows))
-    assert len(np.union1d(fold.watch, fold.train)) == len(X)
-    # Of every cluster in every batch, a fifth but at least one, and one stays in training.
-    held = pd.crosstab(donor[fold.watch], labels[fold.watch])
-    held = held.reindex(index=range(3), columns=range(5), fill_value=0)
-    assert held.to_numpy().tolist() == [[4, 2, 2, 3, 0], [2, 5, 0, 0, 2], [3, 0, 4, 0, 2]]
+        result = pairwise_tvd(X, labels, batch=donor, random_state=seed, **how)
+    assert trial.mean_accuracy == result.mean_accuracy
+
+
+def test_whole_groups_are_held_out():
+    X, labels, donor = two_donors(60, 12)
+    groups = donor * 100 + np.arange(len(X)) // 3
+    plain, grouped = (quick(SEEN, X, labels, groups=g, epochs=2) for g in (None, groups))
+    assert sorted(trial.name for trial in grouped.trials) == sorted(SEEN)
+    assert grouped.trials[0].mean_accuracy != plain.trials[0].mean_accuracy
+
+
+def test_a_warning_about_the_data_is_given_once():
+    X, labels, donor = ragged_donors()
+    with pytest.warns(BatchWarning) as caught:
+        quick({"small": layer(4), "large": layer(16)}, X, labels, batch=donor, epochs=2)
+    assert len(caught) == 1
 
 
 # --- what must not matter ----------
@@ -205,16 +142,10 @@ BAD = {
 def test_bad_batches_get_one_clear_sentence(case, monkeypatch):
     X, labels, donor = two_donors(40, 8)
     change, sentence = BAD[case]
-    # Said before anything is trained.
-    monkeypatch.setattr(api.Run, "prepare", lambda *_: pytest.fail("prepared"))
+    # Before anything is trained.
+    monkeypatch.setattr(estimates, "build_network", lambda *_: pytest.fail("built"))
     with pytest.raises(InputError, match=exactly(sentence)):
         quick(SEEN, X, labels, batch=change(donor))
-
-
-def test_a_warning_says_which_pairs_are_left_out(watched):
-    (warning,) = watched[3]
-    assert str(warning.message) == f"{NEVER_MEET} (3–4), so A leaves them out."
-    assert warning.filename == selection_cases.__file__  # whoever called select
 
 
 # --- commands ----------

@@ -37,11 +37,9 @@ def test_candidates_that_fail_are_listed_with_their_sentence():
     assert why["three"] == refused(nn.Linear(3, 4))
     assert why["sound"] == refused("logmel")
     assert why["wild"].startswith("the loss became nan within 10 steps of training; ")
-    assert why["huge"] == "CUDA out of memory."
+    assert why["huge"].startswith("comparing the clusters needs more memory than is available")
     failed = chosen.trials[1:]
     assert np.isnan([trial.mean_accuracy for trial in failed]).all()
-    rounds = {trial.name: trial.round for trial in failed}
-    assert rounds == {"clouds": 0, "three": 0, "sound": 0, "wild": 1, "huge": 1}
 
 
 def test_a_bug_in_a_network_is_not_hidden():
@@ -112,7 +110,8 @@ def test_data_that_cannot_be_used():
         quick(["mlp"], X, labels[:-1])
     with pytest.raises(InputError, match="cv must be a share to hold out between 0 and 1, got 2"):
         quick(["mlp"], X, labels, cv=2)
-    with pytest.raises(InputError, match=r"labels.*held out.*clusters and not row ids"):
+    sentence = "every cluster has only one observation"
+    with pytest.raises(InputError, match=sentence):
         quick(["mlp"], X, np.arange(40))
 
 

@@ -67,7 +67,7 @@ def _choice(usual: TrainConfig, setting: str, value: Any) -> dict[str, Any]:
 def _searched(
     given: Problem, rates: tuple[float, ...], seed: int, device: str, epochs: int
 ) -> Result:
-    """The rate that :func:`unsplit.select` takes: by A too, in fewer epochs."""
+    """The rate that :func:`unsplit.select` takes: by A too, of one estimate each."""
     candidates = {
         f"{rate:g}": Candidate(**as_options(learning_rate=rate, **given.network)) for rate in rates
     }

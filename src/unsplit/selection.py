@@ -1,24 +1,20 @@
 """Which network tells most pairs of clusters apart?
 
 A(D), the mean held-out accuracy over all pairs of clusters, needs only the labels of the
-over-clustering, so it can choose between networks where no ground truth is known.  With batches,
-A compares clusters within each batch, so a network gains nothing by recognising the batch.
-
-**Successive halving:** all candidates train briefly, the better half continues, and so on.  The
-budget is a number of epochs, the same for all candidates of a round, and not seconds: a large
-network is not dropped for being slow.  Training continues from the weights of the last round, so no
-epoch is computed twice.
-
-**Slow starters are protected:** the first round has at least 4 epochs and 100 steps, half of the
-candidates continue each time, and the last two train until A stops improving.
+over-clustering, so it can choose between networks where no ground truth is known.  Each candidate
+makes an estimate of its own, with the same share of every cluster held out.  With batches or
+groups, A compares clusters within batches or across groups, so a network gains nothing by
+recognising the batch or the group.
 """
 
-import itertools
 import logging
+import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,54 +22,39 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
-from unsplit.data.labels import Subclusters, encode_labels, refuse_other_order
-from unsplit.data.memory import is_out_of_memory, memory_errors
-from unsplit.data.rows.base import Rows, canonical_order
-from unsplit.data.rows.kinds import observations
+from unsplit.data.labels import encode_labels, refuse_other_order
+from unsplit.data.memory import is_out_of_memory
 from unsplit.data.saving import data_frame
-from unsplit.devices import (
-    check_seed,
-    choose_device,
-    generator_of,
-    private_randomness,
-    undisturbed,
-    usual_settings,
+from unsplit.devices import check_seed, generator_of, undisturbed
+from unsplit.errors import (
+    BatchWarning,
+    DependenceWarning,
+    InputError,
+    SmallClusterWarning,
+    check_type,
+    option,
+    shown,
 )
-from unsplit.errors import InputError, check_type, option, shown
 from unsplit.networks.registry import (
     Backbone,
-    build_network,
     chooses,
     is_fitted_once,
-    is_users,
-    recipe_for,
     refuse_for_classifiers,
     wanted_kind,
 )
-from unsplit.networks.training.group import Fold, Group
-from unsplit.networks.training.loop import TrainConfig, Training, draws_in_epoch
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import EpochRecord
 from unsplit.old_names import refuses_old_options
-from unsplit.pairwise.api import (
-    LESS_DATA,
-    Settings,
-    check_progress,
-    is_share,
-    kind_for,
-    subclusters_of,
-)
-from unsplit.pairwise.folds import holdout_fold
-from unsplit.pairwise.heldout_scores import validation_accuracy
+from unsplit.pairwise.api import Settings, check_progress, fit, is_share
+from unsplit.pairwise.heldout_scores import Fitted
+from unsplit.pairwise.scores import nothing_held_out
 
 log = logging.getLogger("unsplit")
 
 __all__ = ["Candidate", "Selection", "Trial", "select"]
 
-LEAST_EPOCHS = 4
-LEAST_STEPS = 100
-FINALISTS = 2
-
 AS_USUAL = TrainConfig()
+ABOUT_DATA = (BatchWarning, DependenceWarning, SmallClusterWarning)
 
 Tell = Callable[[str, EpochRecord], None]
 
@@ -199,13 +180,12 @@ class Trial:
         How it was trained; None if training never started.
     epochs, seconds : int and float
         How long it was trained.
+    n_parameters : int
+        Number of its weights; of equally good networks the smaller one is the best.
     mean_accuracy : float
-        Its best A on the held-out observations, within batches if there are any; NaN if it could
-        not be trained.
-    round : int
-        The last round it took part in, from 1; 0 if none.
+        Its A on the held-out observations; NaN if it could not be trained.
     why : str
-        Why it is the best, was dropped, or could not be trained.
+        Why it is the best or not, or could not be trained.
 
     Examples
     --------
@@ -221,84 +201,18 @@ class Trial:
     candidate: Candidate
     backbone: str
     training: TrainConfig | None
-    epochs: int
-    seconds: float
-    mean_accuracy: float
-    round: int
-    why: str
+    epochs: int = 0
+    seconds: float = 0.0
+    n_parameters: int = 0
+    mean_accuracy: float = np.nan
+    why: str = ""
 
-
-class Run:
-    """A candidate and the state of its training; attributes are those of :class:`Trial`."""
-
-    def __init__(self, name: str, candidate: Candidate) -> None:
-        self.name, self.candidate = name, candidate
-        self.backbone, self.why = word(candidate.backbone), ""
-        self.training: TrainConfig | None = None
-        self.failed = False
-        self.round = self.epochs = self.n_parameters = self.seed = 0
-        self.seconds, self.mean_accuracy = 0.0, -np.inf
-        # None before it starts, and once the candidate has been dropped.
-        self.loop: Any = None
-        # Where torch's global generators are needed.
-        self.lent_on: torch.device | None = None
-
-    @contextmanager
-    def at_its_own_risk(self) -> Iterator[None]:
-        """If this candidate cannot be trained it is marked as failed, and the others continue."""
-        try:
-            yield
-        except (InputError, MemoryError, RuntimeError) as error:
-            if not isinstance(error, InputError) and not is_out_of_memory(error):
-                raise
-            lines = str(error).splitlines() or ["it needs more memory than is available"]
-            self.failed, self.why, self.loop, self.mean_accuracy = True, lines[0], None, np.nan
-            log.info("candidate %s failed: %s", self.name, self.why)
-
-    def prepare(self, rows: Rows, subclusters: Subclusters, fold: Fold, seed: int) -> None:
-        """Build the network; all candidates draw the same random numbers."""
-        recipe, k = recipe_for(self.candidate.backbone, rows), len(subclusters.cluster)
-        self.backbone, self.seed = recipe.name, seed
-        usual = recipe.training_for(draws_in_epoch(len(fold.train), k))
-        config = self.training = self.candidate.training.over(usual)
-        if is_users(self.candidate.backbone, config.augment):
-            self.lent_on = rows.device
-        with private_randomness(seed, self.lent_on):
-            network = build_network(rows, fold, recipe, k, config.loss, config.augment)
-        self.n_parameters = sum(p.numel() for p in network.parameters())
-
-        def within_batches(group: Group) -> NDArray[np.float64]:
-            return validation_accuracy(group.means, group.folds, rows, subclusters)
-
-        measure = within_batches if subclusters.n_batches > 1 else None
-        clusters, rng = torch.from_numpy(subclusters.of_rows), np.random.default_rng(seed)
-        self.loop = Training(
-            [network], rows, clusters.to(rows.device), [fold], config, rng, measure,
-            config.epochs,
-        )  # fmt: skip
-
-    def advance(self, epochs: int, tell: Tell) -> None:
-        """Train up to this many epochs, or until A stops improving."""
-        while self.epochs < epochs and not self.loop.finished:
-            # A seed for every epoch: what others do in between changes nothing.
-            with private_randomness(self.seed + 1 + self.epochs, self.lent_on):
-                record = self.loop.epoch()
-            self.epochs, self.seconds = len(self.loop.records), record.seconds
-            self.mean_accuracy = self.loop.records[self.loop.stopping.kept_epoch[0]].accuracy
-            tell(self.name, record)
-
-    def drop(self, why: str) -> None:
-        """Stop training this candidate and free its network."""
-        self.why, self.loop = why, None
-
+    @property
     def rank(self) -> tuple[Any, ...]:
-        """Sort key: best first; of equally good candidates the smaller network first."""
-        accuracy = 0.0 if self.failed else self.mean_accuracy
-        return self.failed, -self.round, -accuracy, self.n_parameters, self.name
-
-    def trial(self) -> Trial:
-        """The result of this candidate."""
-        return Trial(**{field.name: getattr(self, field.name) for field in fields(Trial)})
+        """Sort key: best first, what could not be trained last."""
+        failed = bool(np.isnan(self.mean_accuracy))
+        accuracy = 0.0 if failed else round(self.mean_accuracy, 9)
+        return failed, -accuracy, self.n_parameters, self.name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -366,7 +280,7 @@ class Selection:
         }
         for name in ("learning_rate", "weight_decay", "batch_size"):
             found[name] = [getattr(trial.training, name, np.nan) for trial in trials]
-        for name in ("epochs", "mean_accuracy", "round", "seconds", "why"):
+        for name in ("epochs", "mean_accuracy", "seconds", "why"):
             found[name] = [getattr(trial, name) for trial in trials]
         return {name: np.array(values) for name, values in found.items()}
 
@@ -396,13 +310,13 @@ class Selection:
 
 
 @refuses_old_options
-@usual_settings()
 def select(
     X: Any,
     labels: ArrayLike,
     candidates: Candidates | None = None,
     *,
     batch: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     cv: float = 0.2,
     training: TrainConfig | None = None,
     device: str | torch.device = "auto",
@@ -411,9 +325,8 @@ def select(
 ) -> Selection:
     """Choose the network, its augmentation and its training settings without ground truth.
 
-    Candidates are compared by A(D), the mean held-out accuracy over all pairs of clusters.  All of
-    them train for a few epochs.  The better half continues for twice as many epochs, and so on.
-    The last two train until A stops improving.
+    Candidates are compared by A(D), the mean held-out accuracy over all pairs of clusters.  Each
+    is trained until the accuracy on validation observations stops improving.
 
     Parameters
     ----------
@@ -425,14 +338,14 @@ def select(
         suits X is tried with three learning rates and without augmentation, and compared with the
         paper's "single-layer".  A candidate that does not suit X is listed with the reason, and
         the others continue.
-    batch : array-like of shape (n,), optional
-        As for :func:`unsplit.pairwise_tvd`: clusters are compared within each batch, so a network
-        gains nothing by recognising the batch.  Pass it here if you pass it there.
+    batch, groups : array-likes of shape (n,), optional
+        As for :func:`unsplit.pairwise_tvd`: a network gains nothing by recognising the batch or the
+        group.  Pass them here if you pass them there.
     cv : float
         Share of every cluster (and of each of its batches) on which A is measured.  All candidates
-        are measured on the same observations.  The A of the best candidate is slightly too high,
-        because it is the best of several; an estimate made with :attr:`Selection.settings` holds
-        out new observations.
+        for the same kind of data are measured on the same observations.  The A of the best
+        candidate is slightly too high, because it is the best of several; an estimate made with
+        :attr:`Selection.settings` holds out new observations.
     training : TrainConfig, optional
         How to train all candidates, such as the most epochs for each; what a candidate says itself
         comes first.
@@ -466,31 +379,74 @@ def select(
             f"{option('cv')} must be a share to hold out between 0 and 1, got {shown(cv)}; 0.2 is "
             "usual, because candidates are compared on observations that are held out once."
         )
-    refuse_other_order(X, labels=labels, batch=batch)
+    refuse_other_order(X, labels=labels, batch=batch, groups=groups)
     check_progress(progress)
     check_seed(random_state)
     for_all = Settings(training=training).training or AS_USUAL
     tried = usual_candidates() if candidates is None else candidates
-    runs = [Run(name, _trained_as(candidate, for_all)) for name, candidate in named(tried)]
-    rows_of = _rows(runs, X, choose_device(device))
-    if not rows_of:
-        raise _none_left(runs)
-    rng = generator_of(random_state)
-    # Any kind of data can be split, but the choice must not depend on the order of candidates.
-    any_rows = min(rows_of.values(), key=lambda rows: rows.kind)
-    with memory_errors("comparing the candidates", LESS_DATA):
-        subclusters, fold = _split(any_rows, labels, batch, cv, rng)
-    seed = int(rng.integers(2**62))
-    for run, rows in rows_of.items():
-        with run.at_its_own_risk():
-            run.prepare(rows, subclusters, fold, seed)
+    encoded = encode_labels(labels)
+    if np.bincount(encoded.clusters[encoded.clusters >= 0]).max() < 2:
+        raise nothing_held_out()
+    seed = int(generator_of(random_state).integers(2**62))
+    trials: list[Trial] = []
     with _reporter(progress) as tell:
-        halve([run for run in runs if not run.failed], tell)
-    runs.sort(key=Run.rank)
-    if runs[0].failed:
-        raise _none_left(runs)
-    runs[0].why = "the highest A"
-    return Selection(tuple(run.trial() for run in runs))
+        for name, given in named(tried):
+            candidate = _trained_as(given, for_all)
+
+            def on_epoch(record: EpochRecord, name: str = name) -> None:
+                tell(name, record)
+
+            settings = Settings(candidate.backbone, cv, device, candidate.training)
+            estimate = partial(fit, X, encoded, settings, seed, on_epoch, batch, groups=groups)
+            with without_repeated_warnings(any(trial.epochs for trial in trials)):
+                trials.append(_tried(name, candidate, estimate))
+    trials.sort(key=lambda trial: trial.rank)
+    if trials[0].rank[0]:
+        raise _none_left(trials)
+    return Selection(tuple(_with_reason(trial, trials[0]) for trial in trials))
+
+
+@contextmanager
+def without_repeated_warnings(repeated: bool) -> Iterator[None]:
+    """Leave out warnings about data and labels that the first estimate has given."""
+    with warnings.catch_warnings():
+        for category in ABOUT_DATA if repeated else ():
+            warnings.simplefilter("ignore", category)
+        yield
+
+
+def _tried(name: str, candidate: Candidate, estimate: Callable[[], Fitted]) -> Trial:
+    """Estimate with one candidate; if it cannot be trained, the trial says why."""
+    trial = Trial(name, candidate, word(candidate.backbone), None)
+    start = time.perf_counter()
+    try:
+        fitted = estimate()
+    except (InputError, MemoryError, RuntimeError) as error:
+        if not isinstance(error, InputError) and not is_out_of_memory(error):
+            raise
+        lines = str(error).splitlines() or ["it needs more memory than is available"]
+        log.info("candidate %s failed: %s", name, lines[0])
+        return replace(trial, why=lines[0])
+    trained = fitted.trained
+    return replace(
+        trial,
+        backbone=trained.name,
+        training=trained.config,
+        epochs=len(fitted.result.history.epoch),
+        seconds=time.perf_counter() - start,
+        n_parameters=sum(p.numel() for p in trained.networks[0].parameters()),
+        mean_accuracy=fitted.result.mean_accuracy,
+    )
+
+
+def _with_reason(trial: Trial, best: Trial) -> Trial:
+    """The trial, and why it is the best or not."""
+    if trial.why:
+        return trial
+    lower = best.mean_accuracy - trial.mean_accuracy
+    if trial is best:
+        return replace(trial, why="the highest A")
+    return replace(trial, why=f"A is {lower:.3f} lower")
 
 
 def _trained_as(candidate: Candidate, training: TrainConfig) -> Candidate:
@@ -500,53 +456,12 @@ def _trained_as(candidate: Candidate, training: TrainConfig) -> Candidate:
     return replace(candidate, training=candidate.training.over(training))
 
 
-def _rows(runs: Sequence[Run], X: Any, device: torch.device) -> dict[Run, Rows]:
-    """X as each candidate needs it, read once for each kind of data; unsuited candidates fail."""
-    made: dict[str | None, Rows] = {}
-    found: dict[Run, Rows] = {}
-    wanted = {run: kind_for(X, run.candidate.backbone) for run in runs}
-    # The kind that X has by itself comes first, because other candidates often need the same.
-    for run in sorted(runs, key=lambda run: wanted[run] is not None):
-        with run.at_its_own_risk():
-            kind = wanted[run]
-            if kind not in made:
-                made[kind] = observations(X, device, kind)
-                made.setdefault(made[kind].kind, made[kind])
-            found[run] = made[kind]
-    return found
-
-
-def _split(
-    rows: Rows,
-    labels: ArrayLike,
-    batch: ArrayLike | None,
-    share: float,
-    rng: np.random.Generator,
-) -> tuple[Subclusters, Fold]:
-    """The clusters numbered by content, and the share of each that is held out."""
-    encoded = encode_labels(labels, len(rows))
-    subclusters = subclusters_of(encoded, batch, rows, "A leaves them out")
-    number = np.empty(len(encoded.cluster_ids), np.int64)
-    used = encoded.clusters >= 0
-    number[encoded.clusters[used]] = canonical_order(rows.keys, encoded.clusters)[1][used]
-    subclusters, _ = subclusters.joined(number)
-    order, _ = canonical_order(rows.keys, subclusters.of_rows)
-    parts = holdout_fold(subclusters.of_rows[order], share, rng)
-    if not len(parts.test):
-        raise InputError(
-            "labels puts every observation into a cluster of its own, so nothing can be held out "
-            "to compare candidates; check that labels are clusters and not row ids."
-        )
-    train, test = order[np.concatenate([parts.train, parts.watch])], order[parts.test]
-    return subclusters, Fold(train, test, test)
-
-
-def _none_left(runs: Sequence[Run]) -> InputError:
-    reasons = {run.why: run.name for run in runs}
+def _none_left(trials: Sequence[Trial]) -> InputError:
+    reasons = {trial.why: trial.name for trial in trials}
     if len(reasons) == 1:
-        return InputError(runs[0].why)
+        return InputError(trials[0].why)
     listed = " ".join(f"{name}: {why}" for why, name in reasons.items())
-    return InputError(f"none of the {len(runs)} candidates can be trained. {listed}")
+    return InputError(f"none of the {len(trials)} candidates can be trained. {listed}")
 
 
 @contextmanager
@@ -561,30 +476,3 @@ def _reporter(progress: bool | Tell) -> Iterator[Tell]:
             bar.update()
 
         yield tell
-
-
-def halve(runs: Sequence[Run], tell: Tell) -> None:
-    """Train prepared candidates in rounds until the training of the last ones has ended."""
-    alive = _advanced(runs, 1, 1, tell)
-    fewest = min((run.loop.steps for run in alive), default=LEAST_STEPS)
-    budget = max(LEAST_EPOCHS, -(-LEAST_STEPS // fewest))
-    for turn in itertools.count(1):
-        alive = _advanced(alive, turn, budget, tell)
-        log.info("round %d, %d epochs: %s", turn, budget, ", ".join(run.name for run in alive))
-        if all(run.loop.finished for run in alive):
-            break
-        n_kept = max(FINALISTS, -(-len(alive) // 2))
-        for run in alive[n_kept:]:
-            run.drop(f"not among the best {n_kept} after {run.epochs} epochs")
-        alive, budget = alive[:n_kept], 2 * budget
-    for run in alive:
-        run.drop("no higher A at the end of training")
-
-
-def _advanced(runs: Sequence[Run], turn: int, epochs: int, tell: Tell) -> list[Run]:
-    """Train all candidates up to this many epochs; those that did not fail, best first."""
-    for run in runs:
-        run.round = turn
-        with run.at_its_own_risk():
-            run.advance(epochs, tell)
-    return sorted((run for run in runs if not run.failed), key=Run.rank)

@@ -128,6 +128,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {
             "candidates": "None",
             "batch": "None",
+            "groups": "None",
             "training": "None",
             "random_state": "None",
             "progress": "bool",

@@ -188,7 +188,6 @@ def test_refused_in_one_sentence_before_training(
         raise AssertionError("training has started")
 
     monkeypatch.setattr("unsplit.pairwise.api.build_network", never)
-    monkeypatch.setattr("unsplit.selection.build_network", never)
     call, pattern = REFUSED[name]
     with pytest.raises(unsplit.InputError, match=pattern) as caught:
         call()

@@ -18,7 +18,7 @@ from unsplit.data.labels import encode_labels
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import output_folder, write_csv
 from unsplit.devices import current
-from unsplit.errors import BatchWarning, FeatureWarning, InputError
+from unsplit.errors import FeatureWarning
 from unsplit.estimator import ClusterMerger, seeds_of
 from unsplit.merging.answers import read_answers
 from unsplit.merging.options import LABELS_FROM
@@ -30,7 +30,7 @@ from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import write_tvd
 from unsplit.report.api import PAGE, RESULT
 from unsplit.report.collect import Source
-from unsplit.selection import select, usual_candidates
+from unsplit.selection import select, usual_candidates, without_repeated_warnings
 
 COMPARED, MATRIX, CANDIDATES = "distances.json", "tvd.npy", "candidates.csv"
 # Files that merge always writes.
@@ -383,19 +383,15 @@ def _selected(
     folder: Path, read: Observations, network: Network, seed: int, console: Console
 ) -> Network:
     """The settings with the most accurate network; the scores of all go to candidates.csv."""
-    if read.groups is not None:
-        raise InputError(
-            "--backbone select cannot hold out whole groups; name a network with --backbone."
-        )
     assert read.labels is not None
-    with console.stage("selecting"), warnings.catch_warnings():
-        # The estimate that follows gives the same warning.
-        warnings.simplefilter("ignore", BatchWarning)
+    # The estimate that follows gives the same warnings.
+    with console.stage("selecting"), without_repeated_warnings(True):
         selection = select(
             read.X,
             read.labels,
             usual_candidates(network["backbone"]),
             batch=read.batch,
+            groups=read.groups,
             training=network["training"],
             device=network["device"],
             random_state=seed,
