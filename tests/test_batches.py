@@ -353,7 +353,7 @@ def test_unions_are_mixtures_within_batches(ragged, order):
 def test_unmerged_clusters_are_as_in_the_estimate(ragged):
     result = ragged[0]
     low, high = result.confidence_interval()
-    for evidence in (Mixtures(result), Columns(result, lookup=False)):
+    for evidence in (Mixtures(result), Columns(result)):
         for a, b in [(0, 1), (1, 2), (2, 4), (3, 4)]:
             contrast = evidence.contrast(a, b)
             assert contrast.tvd == pytest.approx(result.tvd[a, b], abs=1e-12)

@@ -201,8 +201,8 @@ def no_training(monkeypatch):
     [
         (
             "--must-link 0,1 --cannot-link 1,0",
-            "--cannot-link keeps 1 and 0 apart, but --must-link joins them; drop one of these "
-            "links.",
+            "1 and 0 are to be kept apart (--cannot-link, or an answer), but --must-link or other "
+            "answers join them; drop one of these links.",
         ),
         (
             "--n-clusters 5",

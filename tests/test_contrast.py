@@ -137,7 +137,7 @@ def test_composed_scores_against_all_scores(seed, n_members):
     index = rng.choice(m, rng.integers(1, m), replace=False)
     groups = np.where(np.isin(np.arange(len(SIZES)), members), 0, 1)
     expected = union_scores(result, groups)[index, 0]
-    found = scores.composed(index, members.tolist(), result.sizes)
+    found = scores.composed(index, [members.tolist()], result.sizes)[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
@@ -151,7 +151,7 @@ def test_composed_score_is_the_log_density_of_the_mixture():
         np.array(SIZES)[members],
         np.array(SCALES)[members],
     )
-    found = result.scores.composed(index, members, result.sizes)
+    found = result.scores.composed(index, [members], result.sizes)[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -227,5 +227,4 @@ def test_columns_kept_say_what_is_composed_anew(case):
             assert one.tvd == pytest.approx(other.tvd, abs=1e-6)
             assert one.interval == pytest.approx(other.interval, abs=1e-6)
             assert one.p_value == pytest.approx(other.p_value, rel=1e-4)
-            assert kept.known_p_value(*pair) == anew.known_p_value(*pair)
             np.testing.assert_allclose(np.sort(one.values), np.sort(other.values), atol=1e-4)

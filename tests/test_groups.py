@@ -427,7 +427,7 @@ def test_if_no_pair_can_be_compared_nothing_is_trained():
 def test_evidence_about_a_pair_is_that_of_the_estimate(name, kind, request):
     result = request.getfixturevalue(name)
     low, high = result.confidence_interval()
-    contrast = kind(result, lookup=False).contrast(0, 2)
+    contrast = kind(result).contrast(0, 2)
     assert contrast.interval == pytest.approx((low[0, 2], high[0, 2]))
     assert contrast.p_value == pytest.approx(result.p_value[0, 2], rel=1e-4)
     assert contrast.comparable

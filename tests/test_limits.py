@@ -38,11 +38,10 @@ def pair(p=0.5, low=0.0, high=0.3, smaller=100, **connection):
     """A pair of which this is known, and perhaps how neighbours connect the two."""
     scores = SimpleNamespace(
         contrast=lambda a, b: SimpleNamespace(interval=(low, high), tvd=(low + high) / 2),
-        known_p_value=lambda a, b: p,
     )
     known = {"edges": 30, "times_chance": 1.0, "least_times": 1.0, "dimension": 9.0} | connection
     graph = SimpleNamespace(connection=lambda a, b: Connection(**known)) if connection else None
-    return Pair(0, 1, 0.3, 1, scores, graph, smaller=smaller)
+    return Pair(0, 1, 0.3, 1, scores, graph, smaller=smaller, p_value=p)
 
 
 def word(low=0.9, high=1.0, p=1e-12, **more):

@@ -148,11 +148,11 @@ def test_links_are_obeyed():
         merge(sparse, n_clusters=2, constraints={"cannot_link": [(0, 5, 10)]})
 
 
-@pytest.mark.parametrize("bounds", [{"n_clusters": (30, None)}, {"n_clusters": (None, 6)}], ids=str)
-def test_bounds_hold(bounds):
+@pytest.mark.parametrize(("bounds", "n_left"), [((30, None), 30), ((None, 6), 6)])
+def test_bounds_hold(bounds, n_left):
     dense, sparse, graph, *_ = estimates(2, "kmeans")
-    tree, expected = (merge(form, neighbours=graph, **bounds) for form in (sparse, dense))
-    assert tree.n_clusters == next(iter(bounds.values()))
+    tree, expected = (merge(form, bounds, neighbours=graph) for form in (sparse, dense))
+    assert tree.n_clusters == n_left
     np.testing.assert_array_equal(tree.groups, expected.groups)
 
 

@@ -182,8 +182,7 @@ def test_saved_and_loaded(touching, tmp_path):
     assert MergeTree.load(tmp_path / "tree.npz").stability is None
 
 
-@pytest.mark.parametrize("groups", [np.zeros((3, 5), np.int64), np.full((3, 4), 4)])
-def test_impossible_re_merges_are_refused(groups, touching, tmp_path):
-    replace(touching, stability=Stability(groups)).save(tmp_path / "tree.npz")
+def test_impossible_re_merges_are_refused(touching, tmp_path):
+    replace(touching, stability=Stability(np.zeros((3, 5), np.int64))).save(tmp_path / "tree.npz")
     with pytest.raises(InputError, match=r"not a valid MergeTree: remerges must"):
         MergeTree.load(tmp_path / "tree.npz")

@@ -234,13 +234,12 @@ def candidate(p, interval, *, strength=None, at_random=False, nearest_tvd=0.0, n
     """A pair of which this is known: the p-value before adjustment, and the rest."""
     scores = SimpleNamespace(
         contrast=lambda a, b: SimpleNamespace(interval=interval, tvd=sum(interval) / 2),
-        known_p_value=lambda a, b: p,
     )
     graph = None
     if strength is not None:
         link = Connection(9, strength, 1.0, math.nan, 0.0, 9.0)
         graph = SimpleNamespace(connection=lambda a, b: link)
-    return Pair(0, 1, 0.3, n_pairs, scores, graph, at_random, nearest_tvd)
+    return Pair(0, 1, 0.3, n_pairs, scores, graph, at_random, nearest_tvd, p_value=p)
 
 
 SAME_WHY = "no significant difference: adjusted p"

@@ -315,9 +315,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         rng = generator_of(self.random_state if kept is None else kept.seeded(self.random_state))
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
-        if self.constraints is not None:
-            cluster_ids = encode_labels(initial_labels).cluster_ids
-            options = options.with_constraints(self.constraints, cluster_ids)
+        options = options.with_constraints(self.constraints)
         given = X, initial_labels, options, settings, rng, self.progress
         check_progress(self.progress)
         near = {"n_neighbors": self.n_neighbors, "metric": self.metric}

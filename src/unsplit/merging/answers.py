@@ -1,8 +1,8 @@
-"""Answers of a person about pairs of clusters, as links for a merge."""
+"""Answers of a person about pairs of clusters, as the page of a result exports them."""
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,6 @@ from unsplit.errors import InputError, option, shown
 FORMAT = "unsplit.constraints/1"
 SAME, DIFFERENT = "same", "different"
 MAKE_AGAIN = "export it again from the page of the result"
-# More names than this would hide what to do about them.
-MOST_NAMES = 8
 
 
 @dataclass(frozen=True)
@@ -29,91 +27,20 @@ class Answer:
         return f"{' + '.join(self.left)} and {' + '.join(self.right)}"
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The answers of one file, or of one mapping, and how messages call it."""
-
-    where: str
-    answers: tuple[Answer, ...]
-
-    def links(self, cluster_ids: Sequence[Any]) -> tuple[list[list[str]], list[list[str]]]:
-        """Turn the answers into ``must_link`` and ``cannot_link``.
-
-        "Same" joins all clusters of both groups; "different" keeps every cluster of one group
-        apart from every cluster of the other.
-
-        Parameters
-        ----------
-        cluster_ids : sequence of k names
-            The clusters to be merged.  Names that are not among them are an error, and so are
-            answers that contradict each other.
-        """
-        known = {str(name) for name in cluster_ids}
-        named = [name for a in self.answers for name in (*a.left, *a.right)]
-        missing = list(dict.fromkeys(name for name in named if name not in known))
-        if missing:
-            shown = ", ".join(map(repr, missing[:MOST_NAMES]))
-            more = f" and {len(missing) - MOST_NAMES} more" if len(missing) > MOST_NAMES else ""
-            raise InputError(
-                f"{self.where} names clusters that these data do not have: {shown}{more}; use the "
-                "data and labels that the page was made from."
-            )
-        self._check_agreement()
-        same = [[*a.left, *a.right] for a in self.answers if a.answer == SAME]
-        different = [
-            [one, other]
-            for a in self.answers
-            if a.answer == DIFFERENT
-            for one in a.left
-            for other in a.right
-        ]
-        return same, different
-
-    def _check_agreement(self) -> None:
-        """Refuse a "different" whose two sides other answers make the same."""
-        for number, answer in enumerate(self.answers, 1):
-            if answer.answer != DIFFERENT:
-                continue
-            chain = self._chain(set(answer.left), set(answer.right))
-            if chain is not None:
-                same = " and ".join(f"answer {i + 1} ({self.answers[i]})" for i in chain)
-                raise InputError(
-                    f"{self.where} contradicts itself: answer {number} calls {answer} different, "
-                    f"but {same} make{'s' if len(chain) == 1 else ''} them the same; change one of "
-                    "these answers."
-                )
-
-    def _chain(self, start: set[str], goal: set[str]) -> list[int] | None:
-        """The fewest "same" answers that lead from one set of clusters to another."""
-        chains: list[tuple[set[str], list[int]]] = [(start, [])]
-        used: set[int] = set()
-        for reached, chain in chains:
-            if reached & goal:
-                return chain
-            for index, answer in enumerate(self.answers):
-                members = {*answer.left, *answer.right}
-                if answer.answer == SAME and index not in used and members & reached:
-                    used.add(index)
-                    chains.append((members, [*chain, index]))
-        return None
-
-
-def read_answers(constraints: str | os.PathLike[str] | Mapping[str, Any] | Answers) -> Answers:
+def read_answers(constraints: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Answer, ...]:
     """Read the answers that a page of a result exported.
 
     Parameters
     ----------
-    constraints : path, mapping or Answers
-        A JSON file, its content, or answers that were read before.
+    constraints : path or mapping
+        A JSON file, or its content.
 
     Examples
     --------
     >>> content = {"format": FORMAT, "answers": [{"answer": "same", "left": [1], "right": [2]}]}
-    >>> read_answers(content).links([1, 2, 3])
-    ([['1', '2']], [])
+    >>> read_answers(content)
+    (Answer(answer='same', left=('1',), right=('2',)),)
     """
-    if isinstance(constraints, Answers):
-        return constraints
     if isinstance(constraints, Mapping):
         return _answers("constraints", constraints)
     if not isinstance(constraints, str | os.PathLike):
@@ -133,7 +60,7 @@ def read_answers(constraints: str | os.PathLike[str] | Mapping[str, Any] | Answe
     return _answers(where, content)
 
 
-def _answers(where: str, content: Any) -> Answers:
+def _answers(where: str, content: Any) -> tuple[Answer, ...]:
     kind = content.get("format") if isinstance(content, Mapping) else None
     if not isinstance(kind, str) or not kind.startswith("unsplit.constraints/"):
         raise InputError(
@@ -145,7 +72,7 @@ def _answers(where: str, content: Any) -> Answers:
         raise InputError(
             f"{where} has format {kind!r}, this version reads {FORMAT!r}; {MAKE_AGAIN}."
         )
-    return Answers(where, listed_answers(where, content.get("answers")))
+    return listed_answers(where, content.get("answers"))
 
 
 def listed_answers(where: str, listed: Any) -> tuple[Answer, ...]:

@@ -106,8 +106,7 @@ def merge(
     check_seed(random_state)
     options = MergeOptions(n_clusters, max_tvd, alpha, rank_by, rule=rule, labels_from=labels_from)
     check_wasserstein(distances, options)
-    if constraints is not None:
-        options = options.with_constraints(constraints, merge_inputs(distances).ids)
+    options = options.with_constraints(constraints)
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
         if neighbours is None and isinstance(distances, PairwiseTVD):
             neighbours = _own_graph(distances, options)

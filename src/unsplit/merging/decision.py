@@ -48,6 +48,8 @@ class Pair:
     size : str, optional
         BOTH_SMALL, ONE_SMALL or ASSIGNED if one of the two is too small to hold out observations;
         in the last case the network assigns it to the other.
+    p_value : float, optional
+        p-value of "same distribution", if it need not be computed.
     """
 
     a: int
@@ -60,6 +62,7 @@ class Pair:
     nearest_tvd: float = 0.0
     smaller: int = sys.maxsize
     size: str | None = None
+    p_value: float | None = None
 
     @cached_property
     def contrast(self) -> Contrast | None:
@@ -79,12 +82,9 @@ class Pair:
         count until the end, because merging the closest pairs first leaves the most unlike parts
         of a cluster for last.
         """
-        if self.evidence is None:
-            return math.nan
-        p = self.evidence.known_p_value(self.a, self.b)
+        p = self.p_value
         if p is None:
-            assert self.contrast is not None
-            p = self.contrast.p_value
+            p = math.nan if self.contrast is None else self.contrast.p_value
         return float(adjust_for_pairs(p, self.n_pairs))
 
     @cached_property

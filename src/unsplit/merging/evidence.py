@@ -113,10 +113,9 @@ class Contrast:
         """One-sided rank-sum p-value of "same distribution"."""
         if self.groups is not None:
             return group_p_value(self.values, self.of_a, self.folds, self.groups, self.n_folds)
-        # The diagonal must be zero, because the test reads all four entries.
-        U = self._rank_sum() * (1 - np.eye(2))
-        n_networks = self.n_folds // self.n_batches
-        return float(stats.rank_sum_p_value(U, self.counts, n_networks)[0, 1])
+        U, n_networks = np.array([self._rank_sum()]), self.n_folds // self.n_batches
+        sides = self.counts[:, :1], self.counts[:, 1:]
+        return float(stats.rank_sum_p_value_of_pairs(U, *sides, n_networks)[0])
 
     @property
     def _batch_counts(self) -> Index:
@@ -158,13 +157,11 @@ class Mixtures:
     """Evidence from one estimate, computed when it is needed.
 
     A merged cluster is the mixture of its members.  This needs no memory, but time for every
-    member of the two clusters.  With ``lookup``, p-values of initial clusters are taken from the
-    result, which is faster if most pairs are compared.
+    member of the two clusters.
     """
 
-    def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
+    def __init__(self, result: PairwiseTVD) -> None:
         self.result = result
-        self.lookup = lookup
         self.slot = result.scores.clusters.copy()
         order = np.argsort(self.slot, kind="stable")
         starts = np.searchsorted(self.slot[order], np.arange(1, result.n_clusters))
@@ -182,33 +179,18 @@ class Mixtures:
         """Score differences between the two mixtures."""
         scores, sizes = self.result.scores, self.result.sizes
         index = np.sort(np.concatenate([self.rows[a], self.rows[b]]))
-        z_a, z_b = (scores.composed(index, self.members[slot], sizes) for slot in (a, b))
-        difference = (z_a - z_b).astype(np.float64)
+        z = scores.composed(index, (self.members[a], self.members[b]), sizes)
+        difference = (z[:, 0] - z[:, 1]).astype(np.float64)
         groups = None if scores.groups is None else scores.groups[index]
         return Contrast.of(scores, difference, self.slot[index] == a, scores.strata[index], groups)
 
-    def known_p_value(self, a: int, b: int) -> float | None:
-        """From the result, if ``lookup`` is set and neither cluster has changed."""
-        if self.lookup and len(self.members[a]) == len(self.members[b]) == 1:
-            return float(self.result.p_value[a, b])
-        return None
-
 
 class Columns:
-    """Evidence from one estimate, with the scores of all observations kept: O(n) per merge.
+    """Evidence from one estimate, with the scores of all observations kept: O(n) per merge."""
 
-    Parameters
-    ----------
-    result : PairwiseTVD
-        The estimate.
-    lookup : bool
-        As for :class:`Mixtures`.
-    """
-
-    def __init__(self, result: PairwiseTVD, lookup: bool = True) -> None:
+    def __init__(self, result: PairwiseTVD) -> None:
         scores = result.scores
         self.result = result
-        self.lookup = lookup
         # Sorted by row, not by cluster, so that sums do not depend on the names of the clusters.
         order = np.argsort(scores.rows, kind="stable")
         self.z = _columns(scores, order)
@@ -235,21 +217,14 @@ class Columns:
         groups = None if self.groups is None else self.groups[index]
         return Contrast.of(self.result.scores, difference, of_a, strata, groups)
 
-    def known_p_value(self, a: int, b: int) -> float | None:
-        """From the result, if ``lookup`` is set and neither cluster has changed."""
-        if not self.lookup:
-            return None
-        unchanged = self.sizes[:, [a, b]].sum(axis=0) == self.result.sizes[[a, b]]
-        return float(self.result.p_value[a, b]) if unchanged.all() else None
-
 
 Evidence = Columns | Mixtures
 
 
-def evidence_of(result: PairwiseTVD, lookup: bool) -> Evidence:
+def evidence_of(result: PairwiseTVD) -> Evidence:
     """The faster kind of evidence if it needs at most a gibibyte, otherwise the smaller one."""
     few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
-    return Columns(result, lookup) if few and not result.is_sparse else Mixtures(result, lookup)
+    return Columns(result) if few and not result.is_sparse else Mixtures(result)
 
 
 def _columns(scores: HeldoutScores, order: Index) -> NDArray[np.float32]:

@@ -121,6 +121,8 @@ class MergeState:
         Observations in each initial cluster.
     on_merge : callable, optional
         Called after every merge with the number of merges so far.
+    p_values : matrix, optional
+        p-values of initial clusters, if most pairs are compared by them.
     record : MergeRecord
         The merges to begin with; usually none.
     compare_all : bool
@@ -139,6 +141,7 @@ class MergeState:
     constraints: Constraints
     sizes: Index
     on_merge: Callable[[int], None] | None = None
+    p_values: Any = None
     record: MergeRecord = field(default_factory=MergeRecord)
     compare_all: bool = True
 
@@ -174,6 +177,7 @@ class MergeState:
         """The pair of two slots, with everything known about it that may matter."""
         nearest_tvd, at_random = self.pairs.nearest_tvd(a, b), self.split_at_random(a, b)
         compared = self.compare_all or at_random or nearest_tvd <= LARGE_TVD
+        known = self.p_values is not None and max(self.node[a], self.node[b]) < len(self.sizes)
         return Pair(
             a,
             b,
@@ -185,6 +189,7 @@ class MergeState:
             nearest_tvd,
             int(min(self.size[a], self.size[b])),
             self._size(a, b),
+            float(self.p_values[a, b]) if known else None,
         )
 
     def split_at_random(self, a: int, b: int) -> bool:

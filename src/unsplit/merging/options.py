@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,9 @@ from unsplit.errors import (
     option,
     shown,
 )
-from unsplit.merging.answers import Answer, Answers, read_answers
+from unsplit.merging.answers import DIFFERENT, SAME, Answer, read_answers
 from unsplit.merging.decision import Rule
-from unsplit.merging.neighbours.graph import (
-    NeighbourGraph,
-)
+from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.pairwise.scores import DIVERGENCES
 
 # The mean rank of a pair by overlap and by edges.
@@ -77,14 +75,12 @@ class MergeOptions:
     cannot_link: Sequence[Link] = ()
     rule: Rule | None = None
     labels_from: str = "auto"
-    # What the links were made from, for the tree to remember; empty if there was no review.
+    # Of a review; the tree remembers them.
     answers: tuple[Answer, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("rank_by", self.rank_by, RANKINGS)
         check_choice("labels_from", self.labels_from, LABELS_FROM)
-        for name in LINKS:
-            check_links(name, getattr(self, name))
         self._check_rules()
         if self.labels_from != "auto" and not self.asks_neighbours:
             raise InputError(
@@ -118,7 +114,7 @@ class MergeOptions:
         for: a limit, a rule or links of the user would not hold for parts.
         """
         told = any(value is not None for value in (self.max_tvd, self.alpha, self.rule))
-        linked = self.must_link or self.cannot_link
+        linked = self.must_link or self.cannot_link or self.answers
         if strategy != "neighbours" or linked or told or self.is_pair:
             return IGNORE
         return CUT if self.n_clusters is None else KEEP_NUMBER
@@ -136,8 +132,28 @@ class MergeOptions:
 
     def constraints(self, cluster_ids: NDArray[Any]) -> Constraints:
         """Links and bounds for these clusters, or an error that says why there can be none."""
-        n: Any = self.n_clusters
         k = len(cluster_ids)
+        fewest, most = self._bounds(k)
+        same = [(*a.left, *a.right) for a in self.answers if a.answer == SAME]
+        different = [product(a.left, a.right) for a in self.answers if a.answer == DIFFERENT]
+        known = {str(name): index for index, name in enumerate(cluster_ids.tolist())}
+        must = _indices("must_link", self.must_link, known)
+        must += _indices("constraints", same, known)
+        cannot = _indices("cannot_link", self.cannot_link, known)
+        cannot += _indices("constraints", chain.from_iterable(different), known)
+        joined = [pair for link in must for pair in pairwise(link)]
+        apart = [pair for link in cannot for pair in combinations(link, 2)]
+        n_left = self._without_contradiction(joined, apart, cluster_ids)
+        if n_left < fewest:
+            raise InputError(
+                f"{option('must_link')} leaves {n_left} clusters, fewer than the {fewest} "
+                "requested; drop a link or request fewer clusters."
+            )
+        return Constraints(joined, apart, fewest, most)
+
+    def _bounds(self, k: int) -> tuple[int, int]:
+        """The fewest and the most of k clusters to leave."""
+        n: Any = self.n_clusters
         fewest, most = n if self.is_pair else (n, n)
         for bound in (fewest, most):
             if bound is not None and not (is_whole(bound) and 1 <= bound <= k):
@@ -151,37 +167,49 @@ class MergeOptions:
                 f"{option('n_clusters')} asks for at least {fewest} and at most {most} clusters; "
                 "swap the two numbers."
             )
-        return constraints(cluster_ids, self.must_link, self.cannot_link, fewest, most)
+        return fewest, most
+
+    def _without_contradiction(
+        self, joined: list[tuple[int, int]], apart: list[tuple[int, int]], ids: NDArray[Any]
+    ) -> int:
+        """How many clusters the links leave, unless they both join a pair and keep it apart."""
+        ends = np.array(joined, np.int64).reshape(-1, 2).T
+        linked = csr_array((np.ones(len(joined)), ends), (len(ids), len(ids)))
+        n_left, group = connected_components(linked, directed=False)
+        for a, b in apart:
+            if group[a] == group[b]:
+                raise InputError(
+                    f"{ids[a]} and {ids[b]} are to be kept apart ({option('cannot_link')}, or an "
+                    f"answer), but {option('must_link')} or other answers join them; drop one of "
+                    "these links."
+                )
+        return int(n_left)
 
     def with_constraints(
-        self,
-        constraints: "str | os.PathLike[str] | Mapping[str, Any] | Answers | None",
-        cluster_ids: NDArray[Any],
+        self, constraints: "str | os.PathLike[str] | Mapping[str, Any] | None"
     ) -> "MergeOptions":
-        """The same options with links, or the answers of a review, added to the links."""
+        """The same options with links, or with the answers of a review, or with both."""
         if constraints is None:
             return self
-        if isinstance(constraints, Mapping) and "format" not in constraints:
-            unknown = constraints.keys() - {*LINKS, "answers"}
-            if unknown or not constraints:
+        known: Any = constraints
+        if not isinstance(constraints, Mapping) or "format" in constraints:
+            known = {"answers": constraints}
+        if not known or known.keys() - {*LINKS, "answers"}:
+            raise InputError(
+                "constraints must be a file of answers, or a mapping with must_link and "
+                f"cannot_link, got {shown(constraints)}; pass for example "
+                '{"must_link": [(3, 7)]}.'
+            )
+        for name in LINKS:
+            links = known.get(name, ())
+            if isinstance(links, (str, bytes, Mapping)) or not isinstance(links, Iterable):
                 raise InputError(
-                    "constraints must be a file of answers, or a mapping with must_link and "
-                    f"cannot_link, got {shown(constraints)}; pass for example "
-                    '{"must_link": [(3, 7)]}.'
+                    f"{option(name)} must be a list of pairs of cluster names, got {shown(links)}; "
+                    "pass a list such as [(3, 7)]."
                 )
-            for name in LINKS:
-                check_links(name, constraints.get(name, ()))
-            joined, apart = ((*getattr(self, n), *constraints.get(n, ())) for n in LINKS)
-            linked = replace(self, must_link=joined, cannot_link=apart)
-            return linked.with_constraints(constraints.get("answers"), cluster_ids)
-        given = read_answers(constraints)
-        must, cannot = given.links(cluster_ids.tolist())
-        return replace(
-            self,
-            answers=given.answers,
-            must_link=(*self.must_link, *must),
-            cannot_link=(*self.cannot_link, *cannot),
-        )
+        answers = read_answers(known["answers"]) if "answers" in known else ()
+        joined, apart = (tuple(known.get(name, ())) for name in LINKS)
+        return replace(self, answers=answers, must_link=joined, cannot_link=apart)
 
     @property
     def asks_neighbours(self) -> bool:
@@ -226,80 +254,21 @@ def check_same_clusters(cluster_ids: NDArray[Any], neighbours: NeighbourGraph | 
             )
 
 
-def constraints(
-    cluster_ids: NDArray[Any],
-    must_link: Iterable[Link],
-    cannot_link: Iterable[Link],
-    fewest: int,
-    most: int,
-) -> Constraints:
-    """Check the user's constraints for contradictions and turn names into indices.
-
-    Parameters
-    ----------
-    cluster_ids : ndarray of shape (k,)
-        The names of the clusters; their positions are the indices.
-    must_link, cannot_link : iterables of pairs of names
-    fewest, most : int
-        Bounds on the number of merged clusters.
-    """
-    k = len(cluster_ids)
-    must = _pairs("must_link", must_link, cluster_ids)
-    cannot = _pairs("cannot_link", cannot_link, cluster_ids)
-    linked = csr_array((np.ones(len(must)), np.array(must, np.int64).reshape(-1, 2).T), (k, k))
-    n_left, group = connected_components(linked, directed=False)
-    for a, b in cannot:
-        if a == b:
-            name = cluster_ids[a]
-            told = f"{option('cannot_link')} names cluster {name} twice in one link"
-            raise InputError(f"{told}; drop this link.")
-        if group[a] == group[b]:
-            raise InputError(
-                f"{option('cannot_link')} keeps {cluster_ids[a]} and {cluster_ids[b]} apart, but "
-                f"{option('must_link')} joins them; drop one of these links."
-            )
-    if n_left < fewest:
-        raise InputError(
-            f"{option('must_link')} leaves {n_left} clusters, fewer than the {fewest} requested; "
-            "drop a link or request fewer clusters."
-        )
-    return Constraints(must, cannot, fewest, most)
-
-
-def check_links(name: str, links: object) -> None:
-    """Raise an error unless links are an iterable of pairs of names, as far as that is visible.
-
-    Examples
-    --------
-    >>> check_links("must_link", [(3, 7)])
-    """
-    if isinstance(links, (str, bytes, Mapping)) or not isinstance(links, Iterable):
-        raise InputError(
-            f"{option(name)} must be a list of pairs of cluster names, got {shown(links)}; pass a "
-            "list such as [(3, 7)]."
-        )
-
-
-def _pairs(name: str, links: Iterable[Link], ids: NDArray[Any]) -> list[tuple[int, int]]:
-    """Links as pairs of indices; a link may name more than two clusters."""
-    place = {str(cluster): index for index, cluster in enumerate(ids.tolist())}
-    pairs = []
-    check_links(name, links)
+def _indices(name: str, links: Iterable[Link], known: Mapping[str, int]) -> list[list[int]]:
+    """Links of two clusters or more by their indices; ``name`` is the option that they are from."""
+    found = []
     for link in links:
-        if isinstance(link, (str, bytes)) or not isinstance(link, Collection) or len(link) < 2:
+        several = isinstance(link, Collection) and not isinstance(link, str | bytes)
+        if not several or len({str(cluster) for cluster in link}) < max(2, len(link)):
             raise InputError(
                 f"{option(name)} must hold pairs of cluster names, got {shown(link)}; pass a list "
                 "such as [(3, 7)]."
             )
-        unknown = [cluster for cluster in link if str(cluster) not in place]
-        if unknown:
-            raise InputError(
-                f"{option(name)} names {shown(unknown[0])}, which is not a cluster; the clusters "
-                f"are {', '.join(list(place)[:8])}{', …' if len(place) > 8 else ''}."
-            )
-        index = [place[str(cluster)] for cluster in link]
-        if name == "must_link":
-            pairs += list(pairwise(index))
-        else:
-            pairs += [(a, b) for i, a in enumerate(index) for b in index[i + 1 :]]
-    return pairs
+        for cluster in link:
+            if str(cluster) not in known:
+                raise InputError(
+                    f"{option(name)} names {shown(cluster)}, which is not a cluster; the clusters "
+                    f"are {', '.join(list(known)[:8])}{', …' if len(known) > 8 else ''}."
+                )
+        found.append([known[str(cluster)] for cluster in link])
+    return found

@@ -132,7 +132,8 @@ class Plan:
         result, options = inputs.result, self.options
         return kind(
             pairs=pairs,
-            evidence=None if result is None else evidence_of(result, options.alpha is not None),
+            evidence=None if result is None else evidence_of(result),
+            p_values=None if result is None or options.alpha is None else result.p_value,
             neighbourhoods=neighbourhoods,
             at_random=self.at_random,
             both_at_random=needs_both_at_random(self.by, inputs.graph),
@@ -277,7 +278,7 @@ def _are_alike(result: PairwiseTVD, pairs: Index, level: float) -> NDArray[np.bo
     """Whether no difference is significant and the TVD cannot be large, for each pair."""
     n_pairs = math.comb(result.n_clusters, 2)
     if not result.is_sparse:
-        evidence = Mixtures(result, lookup=False)
+        evidence = Mixtures(result)
         alike = [Pair(a, b, 0.0, n_pairs, evidence).alike(level) for a, b in pairs.tolist()]
         return np.array(alike, bool)
     if len(pairs) == 0:

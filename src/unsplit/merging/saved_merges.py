@@ -1,4 +1,4 @@
-"""Saved trees and merges: written, read back, and refused if they cannot be a tree."""
+"""Saved trees and merges: written, and read back."""
 
 import json
 import os
@@ -91,8 +91,7 @@ def fields_of_tree(found: Mapping[str, Any], check: ContentCheck) -> dict[str, A
     except json.JSONDecodeError:
         check.require(False, "answers must be a list in JSON")
     tree["stability"] = Stability(content["remerges"]) if "remerges" in content else None
-    _check_merges(check, tree)
-    _check_cut(check, tree)
+    _check(check, tree)
     return tree
 
 
@@ -107,41 +106,20 @@ def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
     return fields_of_tree(meta | arrays, ContentCheck(path, FORMAT))
 
 
-def _check_merges(check: ContentCheck, tree: Mapping[str, Any]) -> None:
-    """Refuse merges that use a cluster twice, or one that does not exist yet."""
-    merges, sizes = tree["merges"], tree["sizes"].tolist()
-    k = len(sizes)
-    check.require(len(merges) == k - 1, f"{k} clusters need {k - 1} merges, got {len(merges)}")
-    used: set[int] = set()
-    height = 0.0
-    for step, merge in enumerate(merges):
-        for node in (merge.left, merge.right):
-            check.require(node < k + step, f"merge {step} uses cluster {node} before it exists")
-            check.require(node not in used, f"merge {step} uses cluster {node} a second time")
-            used.add(node)
-        check.require(merge.height >= height, f"the height of merge {step} must not decrease")
-        height = merge.height
-        sizes.append(merge.size_left + merge.size_right)
-    for pair in (*merges, *tree["apart"]):
-        known = max(pair.left, pair.right) < len(sizes) and pair.left != pair.right
-        check.require(known, f"{pair.left} and {pair.right} are not two clusters of the tree")
-        same = (sizes[pair.left], sizes[pair.right]) == (pair.size_left, pair.size_right)
-        check.require(same, f"{pair.left} and {pair.right} must have their sizes in every pair")
-
-
-def _check_cut(check: ContentCheck, tree: Mapping[str, Any]) -> None:
-    """Refuse a cut, answers and re-merges that cannot be those of the tree."""
+def _check(check: ContentCheck, tree: Mapping[str, Any]) -> None:
+    """Refuse what cannot be a tree, or could not be used as one."""
     merges, taken, k = tree["merges"], tree["taken"], len(tree["sizes"])
-    check.require(tree["n_forbidden"] < k, f"n_forbidden must be less than {k}")
-    forbidden = taken[k - 1 - tree["n_forbidden"] :]
-    check.require(not forbidden.any(), "taken includes merges that cannot_link forbids")
-    # Not always the first merges: undo takes single ones back, with all that build on them.
-    for step in np.flatnonzero(taken).tolist():
-        below = [node - k for node in (merges[step].left, merges[step].right) if node >= k]
-        check.require(taken[below].all(), f"taken includes merge {step} but not those below it")
-    known = set(tree["cluster_ids"].astype(str).tolist())
-    named = {name for one in tree["answers"] for name in (*one.left, *one.right)}
-    check.require(named <= known, "answers must be about clusters of the tree")
-    if tree["stability"] is not None:
-        groups = tree["stability"].groups
-        check.require(groups.size > 0 and groups.max() < k, f"remerges must be less than {k}")
+    sides = [{merge.left, merge.right} for merge in merges]
+    nodes = [node for pair in sides for node in pair]
+    check.require(sorted(nodes) == [*range(2 * k - 2)], "each cluster but the last is merged once")
+    for step, pair in enumerate(sides):
+        check.require(max(pair) < k + step, f"merge {step} uses a cluster before it exists")
+        # Not always the first merges are taken: undo takes single ones back, with all above them.
+        below = [node - k for node in pair if node >= k]
+        whole = not taken[step] or taken[below].all()
+        check.require(whole, f"taken includes merge {step} but not those below it")
+    known = all(max(pair.left, pair.right) < 2 * k - 1 for pair in tree["apart"])
+    check.require(known, "pairs kept apart must be of clusters of the tree")
+    names = {name for one in tree["answers"] for name in (*one.left, *one.right)}
+    known = names <= {*tree["cluster_ids"].astype(str).tolist()}
+    check.require(known, "answers must be about clusters of the tree")

@@ -178,23 +178,26 @@ class HeldoutScores:
         """All scores as one array, shape (m, k)."""
         return np.concatenate([scores.numpy() for scores, _ in self.blocks()])
 
-    def composed(self, index: Index, members: Sequence[int] | Index, sizes: Index) -> Floats:
-        """Compute the scores of some held-out observations for a union of clusters.
+    def composed(self, index: Index, unions: Sequence[Sequence[int]], sizes: Index) -> Floats:
+        """Scores of held-out observations for unions of clusters, shape (len(index), unions).
 
         The density of a union is the mixture of its members' densities, so its score follows from
         theirs without training: the logarithm of the mean of their exponentials, weighted by size.
         """
-        columns, strata = np.asarray(members), self.strata[index]
-        log_shares = log_of_shares(self.subcluster_sizes(sizes)[:, columns])
-        result = np.empty(len(index), np.float32)
-        for stratum in np.unique(strata):
-            inside = strata == stratum
-            z = self.features[index[inside]] @ self.weights[stratum, columns].T
-            z += self.bias[stratum, columns] + log_shares[stratum % self.n_batches]
-            # Written out, because np.logaddexp.reduce takes five times as long.
-            top = z.max(axis=1, keepdims=True, initial=np.finfo(np.float32).min)
-            with np.errstate(divide="ignore"):  # none of the members occurs in the batch
-                result[inside] = top[:, 0] + np.log(np.exp(z - top).sum(axis=1, dtype=np.float64))
+        columns, lengths = np.concatenate(unions), [len(members) for members in unions]
+        counts, strata = self.subcluster_sizes(sizes), self.strata[index]
+        log_shares = np.hstack([log_of_shares(counts[:, list(members)]) for members in unions])
+        starts, union_of = np.cumsum([0, *lengths[:-1]]), np.repeat(np.arange(len(unions)), lengths)
+        result = np.empty((len(index), len(unions)), np.float32)
+        with np.errstate(divide="ignore"):  # none of the members may occur in the batch
+            for stratum in np.flatnonzero(np.bincount(strata)):
+                inside = np.flatnonzero(strata == stratum)
+                z = self.features[index[inside]] @ self.weights[stratum, columns].T
+                z += self.bias[stratum, columns] + log_shares[stratum % self.n_batches]
+                top = np.maximum.reduceat(z, starts, axis=1)
+                top = np.maximum(top, np.finfo(np.float32).min)  # −∞ − −∞ would be no number
+                total = np.add.reduceat(np.exp(z - top[:, union_of]), starts, 1, np.float64)
+                result[inside] = top + np.log(total)
         return result
 
     def some(self, index: Index | slice) -> "HeldoutScores":

@@ -473,9 +473,9 @@ def border(
     found = []
     for side in (left, right):
         index = spread(np.flatnonzero(np.isin(scores.clusters, side)), MOST_AT_BORDER)
-        z = [scores.composed(index, list(one), distances.sizes) for one in (left, right)]
+        z = scores.composed(index, (left, right), distances.sizes).astype(np.float64)
         with np.errstate(invalid="ignore"):
-            difference = z[0].astype(np.float64) - z[1]
+            difference = z[:, 0] - z[:, 1]
         found.append(difference[np.isfinite(difference)])
     if not all(map(len, found)):
         return np.zeros((2, BARS), np.int64), 1.0

@@ -619,11 +619,12 @@ def _preferred(
     counts = scores.subcluster_sizes(distances.sizes)
     sizes = np.stack([counts[:, some].sum(axis=1) for some in members], axis=1)
     best, of_best, of_own = np.zeros_like(own), np.zeros(len(own)), np.zeros(len(own))
-    for some in np.array_split(np.arange(len(own)), -(-len(own) * k // MOST_PROBABILITIES)):
+    filled = np.flatnonzero([len(some) > 0 for some in members])
+    unions = [members[cluster].tolist() for cluster in filled]
+    n_parts = -(-len(own) * scores.n_clusters // MOST_PROBABILITIES)
+    for some in np.array_split(np.arange(len(own)), n_parts):
         z = np.full((len(some), k), -np.inf)
-        for cluster, inside in enumerate(members):
-            if len(inside):
-                z[:, cluster] = scores.composed(index[some], inside.tolist(), distances.sizes)
+        z[:, filled] = scores.composed(index[some], unions, distances.sizes)
         with np.errstate(divide="ignore"):  # some clusters do not occur in every batch
             z += np.log(sizes)[scores.strata[index[some]] % len(sizes)]
         share = np.exp(z - z.max(axis=1, keepdims=True))
