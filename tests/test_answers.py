@@ -83,7 +83,7 @@ def test_a_contradiction_is_named():
         ("{", "is not valid JSON, or it is damaged; export it again"),
         ("[]", "does not hold answers from a review"),
         ('{"format": "unsplit.MergeTree/4"}', "does not hold answers from a review"),
-        ('{"format": "unsplit.constraints/9"}', "has format 'unsplit.constraints/9', this version"),
+        ('{"format": "unsplit.constraints/9"}', "its format is 'unsplit.constraints/9' instead of"),
         (json.dumps({"format": FORMAT}), "must hold a list of answers"),
         (json.dumps(content(("maybe", ["1"], ["2"]))), "answer 1 must have"),
         (json.dumps(content(("same", ["1"], []))), "answer 1 must have"),

@@ -62,15 +62,10 @@ def read_answers(constraints: str | os.PathLike[str] | Mapping[str, Any]) -> tup
 
 def _answers(where: str, content: Any) -> tuple[Answer, ...]:
     kind = content.get("format") if isinstance(content, Mapping) else None
-    if not isinstance(kind, str) or not kind.startswith("unsplit.constraints/"):
-        raise InputError(
-            f'{where} does not hold answers from a review, which have "format": "{FORMAT}" and a '
-            f'list of "answers"; {MAKE_AGAIN}, or use {option("must_link")} and '
-            f"{option('cannot_link')}."
-        )
     if kind != FORMAT:
         raise InputError(
-            f"{where} has format {kind!r}, this version reads {FORMAT!r}; {MAKE_AGAIN}."
+            f"{where} does not hold answers from a review: its format is {shown(kind)} instead of "
+            f"{FORMAT!r}; {MAKE_AGAIN}, or use {option('must_link')} and {option('cannot_link')}."
         )
     return listed_answers(where, content.get("answers"))
 

@@ -168,11 +168,6 @@ class MergeState:
             self.height = merge.height
             self._unite(a, b, k + step)
 
-    @property
-    def limits_fall(self) -> bool:
-        """Whether a pair may be merged later that was refused while more clusters were left."""
-        return self.neighbourhoods is not None and self.neighbourhoods.limits_fall
-
     def candidate(self, a: int, b: int, statistic: float) -> Pair:
         """The pair of two slots, with everything known about it that may matter."""
         nearest_tvd, at_random = self.pairs.nearest_tvd(a, b), self.split_at_random(a, b)
@@ -204,10 +199,6 @@ class MergeState:
     def is_forbidden(self, a: int, b: int) -> bool:
         """Whether ``cannot_link`` keeps two slots apart."""
         return b in self.forbidden.get(a, ())
-
-    def any_forbidden(self) -> bool:
-        """Whether ``cannot_link`` keeps any of the remaining clusters apart."""
-        return any(self.forbidden.values())
 
     def slot_of(self, leaf: int) -> int:
         """The slot in which an initial cluster is now."""
@@ -246,9 +237,9 @@ class MergeState:
 
     def described(self, pair: Pair, stage: str, reason: Reason) -> Merge:
         """A record of the pair, with the cluster numbers of the tree."""
-        a, b = pair.a, pair.b
-        low, high = (math.nan, math.nan) if pair.contrast is None else pair.contrast.interval
-        link = pair.connection
+        a, b, found = pair.a, pair.b, pair.contrast
+        low, high = (math.nan, math.nan) if found is None else found.interval
+        of_link = ("edges", "times_chance", "neck", "strength")
         return Merge(
             left=int(self.node[a]),
             right=int(self.node[b]),
@@ -256,14 +247,11 @@ class MergeState:
             size_right=int(self.size[b]),
             statistic=pair.statistic,
             height=self.height,
-            tvd=math.nan if pair.contrast is None else pair.contrast.tvd,
+            tvd=math.nan if found is None else found.tvd,
             low=low,
             high=high,
             p_adjusted=pair.p_adjusted,
-            edges=math.nan if link is None else link.edges,
-            times_chance=math.nan if link is None else link.times_chance,
-            neck=math.nan if link is None else link.neck,
-            strength=math.nan if link is None else link.strength,
+            **{name: getattr(pair.connection, name, math.nan) for name in of_link},
             stage=stage,
             reason=reason.kind,
             limit=reason.limit,
@@ -468,11 +456,13 @@ class GreedyMerge:
         ``stage`` is that of every merge which the rule allows.
         """
         state = self.state
+        # Limits fall with the clusters that are left, so a refused pair may be merged later.
+        falling = state.neighbourhoods
         while state.n_left > fewest:
             closest = self.search.closest()
             if closest is not None:
                 self._judge(*closest, stage)
-            elif state.limits_fall and state.n_left < self.looked_at:
+            elif falling and falling.limits_fall and state.n_left < self.looked_at:
                 self._look_again()
             elif state.n_left > most and not self.refused and self.limit < math.inf:
                 self.limit = math.inf
@@ -480,7 +470,7 @@ class GreedyMerge:
             elif state.n_left > most and self.refused:
                 self._force(decision.NUMBER if stage == decision.BY_RULE else stage)
             else:
-                return self.rule.ending._replace(links=state.any_forbidden())
+                return self.rule.ending._replace(links=any(state.forbidden.values()))
         if state.n_left == 1:
             return Ending(decision.ONE_LEFT)
         return Ending(decision.REQUESTED if fewest == most else decision.AT_LEAST, fewest)

@@ -233,9 +233,9 @@ class Horizons:
     def __init__(self, distances: Matrix, reach: int) -> None:
         self.distances = distances.copy()
         self.reach = reach
-        self.farthest = np.partition(self.distances, reach - 1, axis=1)[:, reach - 1].copy()
-        self.n_nearer: Index = (self.distances < self.farthest[:, None]).sum(axis=1)
-        self.n_within: Index = (self.distances <= self.farthest[:, None]).sum(axis=1)
+        self.farthest = np.empty(len(distances))
+        self.n_nearer, self.n_within = np.zeros((2, len(distances)), np.int64)
+        self._measure(np.arange(len(distances)))
 
     def set_row(self, a: int, row: Matrix) -> None:
         """Set the distances from a to all clusters."""
@@ -243,16 +243,13 @@ class Horizons:
         self.distances[a] = self.distances[:, a] = row
         self.n_nearer += (row < self.farthest).astype(np.int64) - (old < self.farthest)
         self.n_within += (row <= self.farthest).astype(np.int64) - (old <= self.farthest)
-        self._move(np.array([a]), row[None], np.partition(row, self.reach - 1)[[self.reach - 1]])
-        # One distance has changed in every other row, so the new horizon is one step away.
-        inward = np.flatnonzero(self.n_nearer >= self.reach)
-        near, limit = self.distances[inward], self.farthest[inward, None]
-        self._move(inward, near, np.where(near < limit, near, -np.inf).max(axis=1))
-        outward = np.flatnonzero(self.n_within < self.reach)
-        far, limit = self.distances[outward], self.farthest[outward, None]
-        self._move(outward, far, np.where(far > limit, far, np.inf).min(axis=1))
+        moved = (self.n_nearer >= self.reach) | (self.n_within < self.reach)
+        moved[a] = True
+        self._measure(np.flatnonzero(moved))
 
-    def _move(self, rows: Index, distances: Matrix, farthest: Matrix) -> None:
+    def _measure(self, rows: Index) -> None:
+        distances = self.distances[rows]
+        farthest = np.partition(distances, self.reach - 1, axis=1)[:, self.reach - 1]
         self.farthest[rows] = farthest
         self.n_nearer[rows] = (distances < farthest[:, None]).sum(axis=1)
         self.n_within[rows] = (distances <= farthest[:, None]).sum(axis=1)

@@ -290,8 +290,9 @@ def explained(
     leaves = _leaf(tree, "a", a), _leaf(tree, "b", b)
     if leaves[0] == leaves[1]:
         raise InputError(f"a and b are both cluster {shown(a)}; name two different clusters.")
-    step = _joining_step(tree, leaves)
-    roots = [_root(tree, leaf) for leaf in leaves]
+    paths = [_path(tree, leaf) for leaf in leaves]
+    step = min(set(paths[0]) & set(paths[1])) - tree.n_initial
+    roots = [_root(tree, path) for path in paths]
     together = roots[0] == roots[1]
     # A pair of clusters of this cut, if it was compared; otherwise the pair that joins them.
     joining = frozenset((tree.merges[step].left, tree.merges[step].right))
@@ -321,24 +322,18 @@ def _leaf(tree: Any, name: str, cluster: Any) -> int:
     return names.index(str(cluster))
 
 
-def _joining_step(tree: Any, leaves: tuple[int, int]) -> int:
-    """The first merge of the tree that has both leaves below it."""
-    nodes, k = set(leaves), tree.n_initial
+def _path(tree: Any, leaf: int) -> list[int]:
+    """A leaf and the nodes of the tree above it."""
+    nodes = [leaf]
     for step, merge in enumerate(tree.merges):
-        sides = {merge.left, merge.right}
-        if nodes == sides:
-            return step
-        if nodes & sides:
-            nodes = nodes - sides | {k + step}
-    raise AssertionError("a tree joins all its clusters")
+        if nodes[-1] in (merge.left, merge.right):
+            nodes.append(tree.n_initial + step)
+    return nodes
 
 
-def _root(tree: Any, node: int) -> int:
-    """The node of this cut that holds a node."""
-    for step in np.flatnonzero(tree.taken).tolist():
-        if node in (tree.merges[step].left, tree.merges[step].right):
-            node = tree.n_initial + step
-    return node
+def _root(tree: Any, path: list[int]) -> int:
+    """The last node of a path that is part of this cut."""
+    return [path[0], *(node for node in path[1:] if tree.taken[node - tree.n_initial])][-1]
 
 
 def _below(tree: Any, node: int) -> set[int]:

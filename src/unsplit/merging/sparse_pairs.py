@@ -241,7 +241,6 @@ class ClosestStoredPairs:
                     if distance < limit:
                         self.heap.append((distance, a, b))
         heapify(self.heap)
-        self.n_pushed = 0
         self.refused: set[tuple[int, int]] = set()
         # Pairs out of reach, by slot: they are looked at again when the slot has changed.
         self.waiting: dict[int, set[int]] = {}
@@ -285,17 +284,6 @@ class ClosestStoredPairs:
             self._look_again(other)
         self.near[a] = row
         self.waiting.pop(a, None)
-        self.n_pushed += len(row)
-        if self.n_pushed > len(self.heap):
-            self._tidy_up()
-
-    def _tidy_up(self) -> None:
-        """Drop pairs that have changed, because popping each would cost more."""
-        near, refused = self.near, self.refused
-        current = (entry for entry in self.heap if near[entry[1]].get(entry[2]) == entry[0])
-        self.heap = [entry for entry in current if entry[1:] not in refused]
-        heapify(self.heap)
-        self.n_pushed = 0
 
     def _in_reach(self, distance: float, a: int, b: int) -> bool:
         return any(self._is_near(distance, slot) for slot in (a, b))
