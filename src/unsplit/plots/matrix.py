@@ -76,7 +76,7 @@ def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
     (array([0, 2, 1]), [[0, 0, 1]])
     """
     style.check_tree(tree)
-    matrix = _checked(tree, tvd)
+    matrix = matrix_of(tree, tvd)
     order = style.leaf_order(tree)
     smallest = np.nanmin(matrix[~np.eye(len(order), dtype=bool)], initial=0.9)
     return Distances(
@@ -137,8 +137,8 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     return ax
 
 
-def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float64]:
-    """Return the distances as a matrix; raise an error if they do not fit the tree."""
+def matrix_of(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float64]:
+    """The distances as a matrix; raises an error if they do not fit the tree."""
     k = tree.n_initial
     if isinstance(tvd, PairwiseTVD):
         if not np.array_equal(tvd.cluster_ids, tree.cluster_ids):
