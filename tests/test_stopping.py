@@ -426,8 +426,8 @@ def test_levels_out_of_range(name, value):
 @pytest.mark.parametrize("value", [0, 4, -2, 1.5, "2"])
 def test_numbers_of_clusters_out_of_range(value):
     refuses(
-        "n_clusters must be a whole number from 1 to 3, the number of initial clusters, "
-        f"got {value!r}.",
+        "n_clusters must be a whole number from 1 to 3, the number of initial clusters, or a "
+        f"pair (fewest, most), got {value!r}.",
         MATRIX,
         n_clusters=value,
     )
