@@ -110,13 +110,11 @@ def parse_all(
             worker.end()
 
 
-def parsed(path: Path, parser: str, *more: Any) -> Any:
+def parsed(path: Path, parser: str) -> Any:
     """Parse one file, which may be large, in a process of its own; an error names the file.
 
     Its time grows with the size of the file, and its memory is half of what is free, because the
     result comes to this process as well.
-
-    If there is ``more``, the only argument of the function is a tuple of the path and this.
 
     Examples
     --------
@@ -126,7 +124,7 @@ def parsed(path: Path, parser: str, *more: Any) -> Any:
     name = os.fspath(path)
     seconds = SECONDS_PER_FILE + SECONDS_PER_BYTE * size_of(path)
     memory = max(FEWEST_BYTES, available_memory() // 2)
-    ((_, found),) = parse_all(parser, [(name, *more) if more else name], 1, seconds, memory)
+    ((_, found),) = parse_all(parser, [name], 1, seconds, memory)
     with reading(path):
         if isinstance(found, Broken):
             raise MemoryError if found.why == reason(MemoryError()) else ValueError(found.why)

@@ -10,7 +10,6 @@ import io
 import os
 import re
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,6 @@ LOWEST_RATE, HIGHEST_RATE = 10, 10_000_000
 
 # Images are scaled to so few pixels that it takes no time, while all of a file is still read.
 _GLANCE = 8
-# Bytes of an HDF5 file that are read at once to try it out.
-PIECE = 2**26
 
 
 # --- images ---------------------------------------------------------------------------------------
@@ -234,28 +231,3 @@ def arrays_in(path: str) -> dict[str, Any]:
     with h5py.File(path) as file:
         file.visititems(look)
     return found
-
-
-def read_through(request: tuple[str, list[list[str]]]) -> None:
-    """Read what is wanted of a file piece by piece and forget it, to see whether that crashes.
-
-    The request is the path and what is wanted: of each list of names the first that exists.
-    Ordinary errors are left to the reader, which knows how to tell them.
-    """
-    import h5py
-
-    def look(_: str, item: Any) -> None:
-        with suppress(Exception):
-            dict(item.attrs)
-            n_rows = max(1, len(item) * PIECE // max(1, item.nbytes))
-            # What does not fit into memory is refused by the reader.
-            for first in range(0, len(item) if item.nbytes < available_memory() else 0, n_rows):
-                item[first : first + n_rows]
-
-    path, wanted = request
-    with suppress(Exception), h5py.File(path, "r") as file:
-        for names in wanted:
-            with suppress(Exception):
-                item = file[next(name for name in names if name in file)]
-                look("", item)
-                item.visititems(look)

@@ -18,7 +18,7 @@ from unsplit.data.memory import available_memory
 from unsplit.data.pixels import GREY_MODES, channels_first, grey_or_rgb
 from unsplit.data.rows.base import (
     SHARE_FOR_DATA,
-    TensorRows,
+    Rows,
     as_stored,
     kind_of,
     middle_of,
@@ -40,7 +40,7 @@ MOST_WORKERS = 8
 FEW_ITEMS = 2_000
 
 
-class DatasetRows(TensorRows):
+class DatasetRows(Rows):
     """Items of a Dataset: images (C, H, W), clouds (p, 3), sequences (L, C) or vectors (d,).
 
     On a GPU, items that fit into its memory are read once and kept there, bytes as bytes; on a CPU,
