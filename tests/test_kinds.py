@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.utils.data import IterableDataset
 
 from tests.any_data_cases import CPU, Items, clouds, everything, images, ragged
 from tests.checks import about
@@ -185,15 +184,6 @@ def test_what_cannot_be_taken_gets_one_sentence(case):
         observations(X, CPU, asked)
     assert str(caught.value).endswith(end)
     assert "\n" not in str(caught.value)
-
-
-def test_a_dataset_without_a_length_is_refused():
-    class Endless(IterableDataset):
-        def __iter__(self):
-            return iter(())
-
-    with pytest.raises(InputError, match=r"the dataset \(Endless\) has no usable length"):
-        observations(Endless(), CPU)
 
 
 def can_hold(kind, shape):

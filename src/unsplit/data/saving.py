@@ -332,7 +332,7 @@ def _new_result(path: str | os.PathLike[str]) -> Iterator[tuple[Path, Path, str]
                 raise NotADirectoryError
             place.mkdir(parents=True, exist_ok=True)
             stack.enter_context(FileLock(lock, timeout=0))
-            stack.callback(_remove, lock)
+            stack.callback(lock.unlink, missing_ok=True)
             _manifest_of(target, shown)
             # What killed runs left: whoever holds the lock is the only living one.
             for left in place.glob(f"{TEMPORARY}????????.{escape(target.name)}"):
@@ -350,11 +350,6 @@ def _new_result(path: str | os.PathLike[str]) -> Iterator[tuple[Path, Path, str]
             ) from None
         stack.callback(shutil.rmtree, new, ignore_errors=True)
         yield new, target, shown
-
-
-def _remove(lock: Path) -> None:
-    with contextlib.suppress(OSError):  # as on Windows, where nobody can remove an open file
-        lock.unlink()
 
 
 def _manifest_of(folder: Path, shown: str) -> dict[str, Any]:

@@ -42,8 +42,7 @@ class Rows:
 
     ``kind`` says what they are: "vectors", "counts" (sparse), "images", "points" or "sequences";
     ``rate`` is the number of samples per second of sound, None for everything else; ``stackable``
-    says whether batches of several networks can be taken at once, with an index of two axes;
-    ``ragged`` says whether observations differ in size.
+    says whether batches of several networks can be taken at once, with an index of two axes.
 
     Images are stored (n, H, W, C), the order in which networks are fastest, and handed out
     (b, C, H, W), bytes as bytes; clouds are (n, p, 3 + features), sequences (n, L, C).  An array
@@ -60,7 +59,6 @@ class Rows:
 
     rate: int | None = None
     stackable: bool = False
-    ragged: bool = False
 
     def __init__(
         self, values: Any, kind: str, device: torch.device, origin: NDArray[Any] | None = None

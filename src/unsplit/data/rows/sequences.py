@@ -250,7 +250,6 @@ class RaggedRows(Rows):
     """
 
     kind = "sequences"
-    ragged = True
 
     def __init__(self, sequences: Ragged, device: torch.device) -> None:
         self.sequences = sequences
