@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import numpy as np
 from filelock import FileLock, Timeout
 
+from unsplit.data.readers.tables import require_module
 from unsplit.errors import InputError, KeptWarning, check_path, warn
 
 MANIFEST = "manifest.json"
@@ -106,24 +107,15 @@ def plain_values(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def data_frame(columns: Mapping[str, Any], method: str, without: str) -> Any:
+def data_frame(columns: Mapping[str, Any]) -> Any:
     """Make a pandas DataFrame of columns of the same length.
-
-    If pandas is missing, the message says what the user called, and what works without pandas.
 
     Examples
     --------
-    >>> data_frame({"cluster": ["a", "b"], "size": [3, 4]}, "to_frame", "table").shape
+    >>> data_frame({"cluster": ["a", "b"], "size": [3, 4]}).shape
     (2, 2)
     """
-    try:
-        import pandas as pd
-    except ImportError:
-        raise ImportError(
-            f"{method} needs pandas: pip install unsplit[tables], or call {without}(), which "
-            "returns the same columns without pandas."
-        ) from None
-    return pd.DataFrame(columns)
+    return require_module("pandas", "a data frame", "tables").DataFrame(columns)
 
 
 # --- one file -------------------------------------------------------------------------------------

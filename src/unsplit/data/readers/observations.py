@@ -420,12 +420,11 @@ def _look_at_features(
 ) -> None:
     """Warn of features that may not be measurements or drown others, or scale them in place."""
     called = [f"column {name!r} of {path}" for name in names]
-    doubtful: list[int] = []
     if choice.features is None:
         advice = [option("drop", [name]) for name in names]
-        doubtful = warn_of_other_uses(X, called, clusters, advice)
+        warn_of_other_uses(X, called, clusters, advice)
     if not choice.scale:
-        return warn_of_scales(X, called, doubtful)
+        return warn_of_scales(X, called)
     scaler = StandardScaler(copy=False)
     for block in blocks_of(X):
         scaler.partial_fit(block)
