@@ -179,7 +179,7 @@ def test_nothing_but_broken_files_is_an_error_whatever_the_share(monkeypatch):
 def test_only_the_training_part_is_read():
     two_clusters("clouds/train")
     two_clusters("clouds/test")
-    with pytest.warns(SkippedWarning, match="those in 'test' are ignored"):
+    with pytest.warns(SkippedWarning, match="beside train: 'test'"):
         read = unsplit.read("clouds")
     assert read.row_ids[0] == "a/0.npy"
     assert len(read.row_ids) == 6
