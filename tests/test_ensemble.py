@@ -141,7 +141,7 @@ def test_one_network_alone_is_asked_like_several_stacked(group_type):
     first, second = (group.run(batches, rows, y, averaging=0.5) for _ in range(2))
     assert second < first < np.log(3) + 1e-3
     assert group.steps_taken == 20
-    found = group.watched_accuracy(rows, y)
+    found = group.validation_accuracy(rows, y)
     assert found.shape == (n,)
     assert (found > 0.7).all()
     group.keep(np.ones(n, bool))
@@ -151,7 +151,7 @@ def test_one_network_alone_is_asked_like_several_stacked(group_type):
     assert any(not torch.equal(v, before[k]) for k, v in networks[0].state_dict().items())
     # What was kept is what was tried, not what came after.
     for network, fold, tried in zip(networks, folds, found, strict=False):
-        again = Group([network], [fold], 1e-3, 0.0).watched_accuracy(rows, y)
+        again = Group([network], [fold], 1e-3, 0.0).validation_accuracy(rows, y)
         assert again[0] == pytest.approx(tried, abs=1e-6)
 
 
@@ -230,7 +230,7 @@ def test_a_loss_that_is_no_number_is_reported(group_type):
 @pytest.mark.parametrize("group_type", [Group, Stacked])
 def test_a_score_that_is_no_number_is_no_miss(group_type):
     rows, y, folds = problem()
-    row = folds[0].watch[5]
+    row = folds[0].validation[5]
     odd = rows.take(torch.tensor([row]))
 
     class Gap(nn.Module):
@@ -242,4 +242,4 @@ def test_a_score_that_is_no_number_is_no_miss(group_type):
     group = group_type(networks, folds[:n], 1e-3, 0.0)
     message = f"NaN or infinity for observation {row}; check this row of X, or your own network"
     with pytest.raises(InputError, match=message):
-        group.watched_accuracy(rows, y)
+        group.validation_accuracy(rows, y)

@@ -143,7 +143,7 @@ def test_a_cluster_whose_groups_must_all_be_held_out_together_is_not_held_out():
 def test_one_share_of_every_cluster_is_held_out_in_whole_groups(holdout):
     clusters, groups = unbalanced(0)
     fold = holdout_fold(clusters, holdout, None, groups)
-    parts = [set(groups[rows]) for rows in (fold.train, fold.watch, fold.test)]
+    parts = [set(groups[rows]) for rows in (fold.train, fold.validation, fold.test)]
     assert not any(a & b for a, b in itertools.combinations(parts, 2))
     share = np.bincount(clusters[fold.test]) / np.bincount(clusters)
     assert np.abs(share - holdout).max() < 0.1
@@ -154,9 +154,9 @@ def test_one_share_of_every_cluster_is_held_out_in_whole_groups(holdout):
 def test_few_clusters_of_many_groups_choose_the_epoch_by_other_groups():
     clusters, groups = np.repeat([0, 1], 60), np.arange(120) // 3
     for fold in crossfit_folds(clusters, 5, None, groups):
-        parts = [set(groups[rows]) for rows in (fold.train, fold.watch, fold.test)]
+        parts = [set(groups[rows]) for rows in (fold.train, fold.validation, fold.test)]
         assert not any(a & b for a, b in itertools.combinations(parts, 2))
-        assert set(clusters[fold.watch]) == {0, 1}
+        assert set(clusters[fold.validation]) == {0, 1}
 
 
 def test_neither_the_order_of_rows_nor_names_matter():

@@ -15,7 +15,7 @@ from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks import network as network_module
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module
-from unsplit.networks.training.group import Group, LargeHeadAdamW, Stacked, watched_part
+from unsplit.networks.training.group import Group, LargeHeadAdamW, Stacked, validation_part
 from unsplit.networks.training.loop import Training, epoch_minibatches, used_decay
 from unsplit.pairwise.folds import holdout_fold
 
@@ -59,19 +59,19 @@ def test_accuracy_over_blocks_is_that_of_all_scores(monkeypatch, seed):
     rng = np.random.default_rng(seed)
     training = Training(networks_for(rows, folds), rows, clusters, folds, config, rng)
     training.epoch()
-    expected = [group.watched_accuracy(rows, clusters) for group in training.groups]
+    expected = [group.validation_accuracy(rows, clusters) for group in training.groups]
     monkeypatch.setattr(group_module, "MANY_CLUSTERS", 3)
-    found = [group.watched_accuracy(rows, clusters) for group in training.groups]
+    found = [group.validation_accuracy(rows, clusters) for group in training.groups]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_of_very_many_scores_an_even_part_is_watched(monkeypatch):
+def test_of_very_many_scores_an_even_part_is_validated(monkeypatch):
     clusters = torch.tensor([2, 0, 1, 2, 0, 1, 2, 0, 1])
-    watch = np.arange(9)
-    assert watched_part(watch, clusters, 3) is watch
-    monkeypatch.setattr(group_module, "MOST_WATCHED", 9)
-    assert clusters[watched_part(watch, clusters, 3)].tolist() == [0, 1, 2]
-    assert watched_part(np.arange(0), clusters, 3).tolist() == []
+    validation = np.arange(9)
+    assert validation_part(validation, clusters, 3) is validation
+    monkeypatch.setattr(group_module, "MOST_VALIDATION_SCORES", 9)
+    assert clusters[validation_part(validation, clusters, 3)].tolist() == [0, 1, 2]
+    assert validation_part(np.arange(0), clusters, 3).tolist() == []
 
 
 def test_a_large_head_is_not_drawn_and_starts_at_zero(monkeypatch):

@@ -84,10 +84,10 @@ def test_the_same_merges_as_the_slow_twin(distance, monkeypatch):
     weights = [p.detach().numpy().copy() for p in backbone.parameters()]
     folds = []
 
-    def recorded(train, watch, test):
-        assert watch is test
+    def recorded(train, validation, test):
+        assert validation is test
         folds.append((train, test))
-        return unsplit.networks.training.group.Fold(train, watch, test)
+        return unsplit.networks.training.group.Fold(train, validation, test)
 
     monkeypatch.setattr(original, "Fold", recorded)
     tree, distances = unsplit.paper(
@@ -143,7 +143,7 @@ def test_euclidean_distance_is_the_mean_over_all_pairs_also_after_merges():
         assert statistic == pytest.approx(value, abs=1e-6)
 
 
-def test_it_trains_on_four_fifths_and_watches_what_it_tests():
+def test_it_trains_on_four_fifths_and_validates_on_what_it_tests():
     clusters = np.repeat([0, 1, 2, 3], [100, 25, 2, 1])
     held_out = original.split(clusters, np.random.default_rng(0))
     assert np.bincount(clusters[held_out], minlength=4).tolist() == [20, 5, 1, 0]

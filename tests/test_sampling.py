@@ -57,18 +57,18 @@ def test_crossfit_parts_are_disjoint_and_complete(sizes, n_folds, seed):
     for fold in crossfit_folds(clusters, n_folds, np.random.default_rng(seed)):
         parts = [fold.train, fold.test]
         if len(sizes) < FEW_CLUSTERS and min(sizes) >= 2 * n_folds:
-            assert not fold.watches_test
-            parts.append(fold.watch)
+            assert not fold.validates_on_test
+            parts.append(fold.validation)
         else:
-            assert fold.watches_test
+            assert fold.validates_on_test
         together = np.sort(np.concatenate(parts))
         np.testing.assert_array_equal(together, np.arange(len(clusters)))
 
 
-def test_few_large_clusters_watch_a_fifth_of_their_training_rows():
+def test_few_large_clusters_validate_with_a_fifth_of_their_training_rows():
     clusters = np.repeat([0, 1], 100)
     for fold in crossfit_folds(clusters, 5, np.random.default_rng(0)):
-        counts = [np.bincount(clusters[part]).tolist() for part in (fold.train, fold.watch)]
+        counts = [np.bincount(clusters[part]).tolist() for part in (fold.train, fold.validation)]
         assert counts == [[64, 64], [16, 16]]
 
 
@@ -118,7 +118,7 @@ def test_crossfit_depends_on_the_seed_alone():
 def test_holdout_parts_are_disjoint_and_complete(sizes, fraction, seed):
     clusters = shuffled_clusters(sizes, seed)
     fold = holdout_fold(clusters, fraction, np.random.default_rng(seed))
-    together = np.sort(np.concatenate([fold.train, fold.watch, fold.test]))
+    together = np.sort(np.concatenate([fold.train, fold.validation, fold.test]))
     np.testing.assert_array_equal(together, np.arange(len(clusters)))
 
 
@@ -132,15 +132,17 @@ def test_holdout_trains_on_every_cluster_and_tests_all_but_clusters_of_one(sizes
 
 
 @pytest.mark.parametrize(
-    ("size", "train", "watch", "test"),
+    ("size", "train", "validation", "test"),
     [(1, 1, 0, 0), (2, 1, 0, 1), (3, 1, 1, 1), (4, 2, 1, 1), (10, 6, 2, 2)],
 )
-def test_holdout_of_small_clusters_fills_train_then_test_then_watch(size, train, watch, test):
+def test_holdout_of_small_clusters_fills_train_then_test_then_validation(
+    size, train, validation, test
+):
     # A second cluster, because the first number must not depend on what comes before.
     clusters = np.repeat([0, 1], [7, size])
     fold = holdout_fold(clusters, 0.2, np.random.default_rng(0))
-    counts = [counts_of(clusters, part)[1] for part in (fold.train, fold.watch, fold.test)]
-    assert counts == [train, watch, test]
+    counts = [counts_of(clusters, part)[1] for part in (fold.train, fold.validation, fold.test)]
+    assert counts == [train, validation, test]
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.2, 0.25, 0.5])
@@ -149,9 +151,9 @@ def test_holdout_fraction_is_met_in_large_clusters(fraction):
     clusters = np.repeat([0, 1], sizes)
     fold = holdout_fold(clusters, fraction, np.random.default_rng(0))
     np.testing.assert_array_equal(counts_of(clusters, fold.test), sizes * fraction)
-    # As much of what is left is watched.
+    # As much of what is left is for validation.
     left = sizes * (1 - fraction)
-    np.testing.assert_allclose(counts_of(clusters, fold.watch), left * fraction, atol=0.5)
+    np.testing.assert_allclose(counts_of(clusters, fold.validation), left * fraction, atol=0.5)
 
 
 def test_holdout_depends_on_the_seed_alone():
@@ -159,7 +161,7 @@ def test_holdout_depends_on_the_seed_alone():
 
     def split(seed):
         fold = holdout_fold(clusters, 0.3, np.random.default_rng(seed))
-        return [fold.train.tolist(), fold.watch.tolist(), fold.test.tolist()]
+        return [fold.train.tolist(), fold.validation.tolist(), fold.test.tolist()]
 
     assert split(1) == split(1)
     assert split(1) != split(2)
@@ -298,12 +300,12 @@ def test_large_clusters_are_held_out_once(sizes, seed):
     sizes = np.array([*sizes, MANY])
     clusters, k = shuffled(sizes, seed), len(sizes)
     (fold,) = folds_by_need(clusters, 5, np.random.default_rng(seed))
-    tested, watched = np.minimum(sizes // 3, TESTED), np.minimum(sizes // 6, VALIDATED)
+    tested, validated = np.minimum(sizes // 3, TESTED), np.minimum(sizes // 6, VALIDATED)
     assert counts(clusters, fold.test, k).tolist() == tested.tolist()
-    assert counts(clusters, fold.watch, k).tolist() == watched.tolist()
-    trained = np.minimum(sizes - tested - watched, TRAINED)
+    assert counts(clusters, fold.validation, k).tolist() == validated.tolist()
+    trained = np.minimum(sizes - tested - validated, TRAINED)
     assert counts(clusters, fold.train, k).tolist() == trained.tolist()
-    used = np.concatenate([fold.test, fold.watch, fold.train])
+    used = np.concatenate([fold.test, fold.validation, fold.train])
     assert len(np.unique(used)) == len(used)
 
 
@@ -329,7 +331,7 @@ def test_small_clusters_are_tested_in_all_folds_and_large_ones_in_the_first(smal
     assert np.sum(n_tested, axis=0)[~is_large].tolist() == wanted.tolist()
     of_large = folds[0].test[is_large[clusters[folds[0].test]]]
     for fold in folds:
-        assert fold.watches_test
+        assert fold.validates_on_test
         assert not np.isin(fold.test, fold.train).any()
         assert not np.isin(of_large, fold.train).any()
 

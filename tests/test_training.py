@@ -79,7 +79,7 @@ ACCURACIES = [[0.6, 0.6, 0.6], [0.9, 0.5, 0.5], [0.5, 0.8, 0.8], [0.5, 0.5, 0.5]
 def test_the_counted_observations_never_choose_their_own_epoch():
     """The bias that docs/statistics.md forbids: folds are judged by the other folds."""
     folds = small_problem(n_folds=3)[2]
-    assert all(fold.watches_test for fold in folds)
+    assert all(fold.validates_on_test for fold in folds)
     # By the others: fold 0 sees 0.6, 0.5, 0.8; folds 1 and 2 see 0.6, 0.7, 0.65.
     assert trained_with(ACCURACIES, folds).kept_epoch.tolist() == [2, 1, 1]
 
@@ -88,7 +88,7 @@ def test_observations_set_aside_choose_the_epoch_of_their_own_fold():
     rng = np.random.default_rng(0)
     _, y, folds = small_problem(n_folds=3)
     folds = [validated_inside(fold, y, rng) for fold in folds]
-    assert not any(fold.watches_test for fold in folds)
+    assert not any(fold.validates_on_test for fold in folds)
     assert trained_with(ACCURACIES, folds).kept_epoch.tolist() == [1, 2, 2]
 
 
@@ -106,12 +106,12 @@ def test_cross_fitting_and_the_holdout_choose_thejudge_of():
     assert judge_of(crossfit, TrainConfig()) is mean_of_others
     assert judge_of(single, TrainConfig()) is own
     assert judge_of(few, TrainConfig()) is own
-    assert not single[0].watches_test
-    assert not any(fold.watches_test for fold in few)
+    assert not single[0].validates_on_test
+    assert not any(fold.validates_on_test for fold in few)
     assert judge_of(crossfit, TrainConfig(one_epoch=True)) is mean_of_all
 
 
-def test_stopping_can_judge_a_fold_by_what_it_watches():
+def test_stopping_can_judge_a_fold_by_its_validation_rows():
     stopping = Stopping(1, patience=2, judge=own)
     curve = [0.6, 0.8, 0.7, 0.8, 0.9]
     kept = [bool(stopping.step(np.array([a]))[0]) for a in curve]
@@ -287,7 +287,7 @@ def test_the_running_mean_of_the_weights_warms_up(batch_folds, averaging):
     assert not torch.allclose(found[0], weights[0], rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_watched_can_be_chosen():
+def test_what_is_measured_can_be_chosen():
     rows, y, folds = small_problem(n_folds=2)
     values = iter([0.6, 0.9, 0.7, 0.7])
     training = Training(
@@ -305,7 +305,7 @@ def test_what_is_watched_can_be_chosen():
     assert training.restore().kept_epoch.tolist() == [1, 1]
 
 
-def test_folds_without_watched_rows_are_judged_by_the_rest():
+def test_folds_without_validation_rows_are_judged_by_the_rest():
     stopping = Stopping(3, patience=2, judge=mean_of_others)
     nothing = float("nan")
     assert stopping.step(np.array([0.6, nothing, nothing])).all()

@@ -247,7 +247,7 @@ def test_values_and_errors_are_those_of_a_loop_over_pairs(overlapping):
     clusters, maps, x, folds, means, _ = overlapping
     keep = np.ones(len(clusters), bool)
     keep[np.flatnonzero(clusters == 1)[:29]] = False  # clusters of different sizes
-    folds = [type(f)(f.train, f.watch, f.test[keep[f.test]]) for f in folds]
+    folds = [type(f)(f.train, f.validation, f.test[keep[f.test]]) for f in folds]
     rng = np.random.default_rng(0)
     choice = np.triu(rng.integers(0, 7, (3, 4, 4)), 1)
     choice = choice + choice.swapaxes(1, 2)
@@ -291,7 +291,7 @@ def test_trained_maps_are_taken_where_means_say_nothing(overlapping):
 
 def test_rows_that_are_counted_have_no_say_in_the_choice(overlapping):
     clusters, maps, x, folds, means, _ = overlapping
-    assert all(fold_.watches_test for fold_ in folds)
+    assert all(fold_.validates_on_test for fold_ in folds)
     choice = lipschitz.choose_maps(maps, x, clusters, folds, means)
     moved = x.clone()
     moved[folds[0].test] = x[folds[0].test].mean(dim=0)  # trained maps now gain nothing there
@@ -302,9 +302,9 @@ def test_rows_that_are_counted_have_no_say_in_the_choice(overlapping):
 
 def test_choice_of_maps_is_that_of_a_loop(overlapping):
     clusters, maps, x, folds, means, _ = overlapping
-    watched = ClusterMeans.of(maps, x, clusters, [fold_.watch for fold_ in folds])
+    validated = ClusterMeans.of(maps, x, clusters, [fold_.validation for fold_ in folds])
     every = slice(0, 4)
-    length, product = means.lengths(every), means.products(watched, every)
+    length, product = means.lengths(every), means.products(validated, every)
     pairs = list(zip(*np.triu_indices(4, 1), strict=True))
     kinds = ([1, 2], [3, 4], [5, 6])
     lost = np.zeros((3, 3))

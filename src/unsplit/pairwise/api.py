@@ -279,10 +279,10 @@ class Settings:
             found = folds_by_need(inside, self.n_folds, rng)
         else:
             found = crossfit_folds(inside, self.n_folds, rng, together)
-        found = [Fold(order[f.train], order[f.watch], order[f.test]) for f in found]
+        found = [Fold(order[f.train], order[f.validation], order[f.test]) for f in found]
         # No rows choose an epoch of what is fitted once.
         once = is_fitted_once(self.backbone)
-        return [fold.without_watched() for fold in found] if once else found
+        return [fold.without_validation() for fold in found] if once else found
 
     def config(self, usual: TrainConfig = USUAL) -> TrainConfig:
         """How to train a network that is usually trained so."""
@@ -414,7 +414,7 @@ def require_memory_of_estimate(
     first, head = 4 * FIRST_LAYER.get(backbone, 0) * n_numbers, 4 * WIDTH * n_outputs
     # Networks of several folds are tried on a block of scores, others on a batch.
     block = BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH
-    n_tried = min(sum(len(fold.watch) for fold in folds), block)
+    n_tried = min(sum(len(fold.validation) for fold in folds), block)
     # Each of several processes trains a part of every head.
     weights = COPIES * n_folds * (first + head // current().size)
     training = weights + 4 * n_tried * (4 * WIDTH + 3 * n_outputs)

@@ -75,7 +75,7 @@ def holdout_fold(
     Examples
     --------
     >>> fold = holdout_fold(np.repeat([0, 1], 5), 0.2, np.random.default_rng(0))
-    >>> len(fold.train), len(fold.watch), len(fold.test)
+    >>> len(fold.train), len(fold.validation), len(fold.test)
     (6, 2, 2)
     """
     if groups is not None:
@@ -98,7 +98,7 @@ def validated_inside(
         kept, aside = _split_by_group(own, groups[fold.train], 0.2)
     else:
         inner = holdout_fold(own, 0.2, rng)
-        kept, aside = np.concatenate([inner.train, inner.watch]), inner.test
+        kept, aside = np.concatenate([inner.train, inner.validation]), inner.test
     return Fold(fold.train[kept], fold.train[aside], fold.test)
 
 

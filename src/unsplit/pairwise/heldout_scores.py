@@ -266,7 +266,7 @@ def validation_accuracy(
     names = np.arange(len(subclusters.cluster)) if names is None else names
     found = []
     for network, fold in zip(networks, folds, strict=True):
-        scores = scores_of([network], rows, clusters, [fold.watch], names)
+        scores = scores_of([network], rows, clusters, [fold.validation], names)
         scores = within_batches(scores, subclusters)
         hit_rate = directed_means(scores, hit, device_for_sums())
         comparable = shared_batches(scores.batch_counts) > 0

@@ -405,8 +405,8 @@ def choose_maps(
     were set aside.
     """
     k = means.n_clusters
-    validated = ClusterMeans.of(maps, x, clusters, [f.watch for f in folds])
-    judge = mean_of_others if all(fold.watches_test for fold in folds) else own
+    validated = ClusterMeans.of(maps, x, clusters, [f.validation for f in folds])
+    judge = mean_of_others if all(fold.validates_on_test for fold in folds) else own
     chosen, best_gain = np.zeros((len(folds), k, k), np.int64), np.zeros((len(folds), k, k))
     for kind in means.kinds():
         longest, gain, lost = _best_of_kind(kind, means, validated)

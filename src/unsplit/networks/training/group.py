@@ -33,7 +33,7 @@ MANY_CLUSTERS = BLOCK_ELEMENTS // 256
 SOON_SEEN = 4
 
 # Scores that A is measured from after an epoch, at most: 2¹⁸ observations and 2²⁰ clusters.
-MOST_WATCHED = 2**38
+MOST_VALIDATION_SCORES = 2**38
 
 # Observations from which batch normalisation measures activations, and the most batches for it.
 SETTLING = 1024
@@ -54,24 +54,24 @@ NetworkState = dict[str, dict[str, Any]]
 class Fold:
     """The observations of one network, as row indices.
 
-    ``train`` is for training, ``watch`` for choosing the epoch, and ``test`` is held out for the
-    estimate.
+    ``train`` is for training, ``validation`` for choosing the epoch, and ``test`` is held out for
+    the estimate.
     """
 
     train: Index
-    watch: Index
+    validation: Index
     test: Index
 
     @property
-    def watches_test(self) -> bool:
+    def validates_on_test(self) -> bool:
         """Whether the epoch is chosen on the test rows."""
-        return np.array_equal(self.watch, self.test)
+        return np.array_equal(self.validation, self.test)
 
-    def without_watched(self) -> "Fold":
+    def without_validation(self) -> "Fold":
         """The same for what needs no rows to choose an epoch: all but the test rows train."""
-        if self.watches_test:
+        if self.validates_on_test:
             return self
-        return Fold(np.concatenate([self.train, self.watch]), self.test, self.test)
+        return Fold(np.concatenate([self.train, self.validation]), self.test, self.test)
 
 
 class Group:
@@ -367,16 +367,16 @@ class Group:
         mean.eval()
 
     @torch.no_grad()
-    def watched_accuracy(self, rows: Rows, clusters: Tensor) -> NDArray[np.float64]:
-        """Compute A of each network, with averaged weights, on the ``watch`` rows of its fold.
+    def validation_accuracy(self, rows: Rows, clusters: Tensor) -> NDArray[np.float64]:
+        """Compute A of each network, with averaged weights, on the ``validation`` rows of its fold.
 
         NaN if there are no such rows.
         """
         self.train(False)
         hits = torch.zeros(len(self.networks), self.k, dtype=torch.float64)
         counts = torch.zeros_like(hits)
-        watch = [watched_part(fold.watch, clusters, self.k) for fold in self.folds]
-        chunks = list(padded_chunks(watch, self.at_once()))
+        validation = [validation_part(fold.validation, clusters, self.k) for fold in self.folds]
+        chunks = list(padded_chunks(validation, self.at_once()))
         shaped = [self.shaped(index.to(self.device)) for index, _ in chunks]
         taken = [self.taken(index) for index in shaped]
         for (_, valid), index, x in zip(chunks, shaped, rows.stream(taken), strict=True):
@@ -559,18 +559,18 @@ def is_batch_norm(module: nn.Module) -> bool:
 # A after an epoch
 
 
-def watched_part(watch: Index, clusters: Tensor, k: int) -> Index:
+def validation_part(validation: Index, clusters: Tensor, k: int) -> Index:
     """The rows that A is measured from: all, unless that would take as long as the epoch.
 
     A part has rows of as many clusters as possible, the same after every epoch.  A quarter of a
     million of them is enough: they are compared with themselves, and the standard error of A is
     below 0.001 even if every hit rate were a coin toss.
     """
-    step = -(-len(watch) * k // MOST_WATCHED)
+    step = -(-len(validation) * k // MOST_VALIDATION_SCORES)
     if step <= 1:
-        return watch
-    by_cluster = np.argsort(clusters.cpu().numpy()[watch], kind="stable")
-    return watch[by_cluster[::step]]
+        return validation
+    by_cluster = np.argsort(clusters.cpu().numpy()[validation], kind="stable")
+    return validation[by_cluster[::step]]
 
 
 def mean_hit(margins: Tensor) -> Tensor:

@@ -213,7 +213,7 @@ class Stopping:
         """
         self.epoch += 1
         judged = self.judge(accuracy)
-        # If a fold has nothing to watch (NaN), its latest weights are kept.
+        # If a fold has no validation observations (NaN), its latest weights are kept.
         better = ~(judged <= self.best + TOLERANCE)
         if enough:
             self.best[better] = judged[better]
@@ -287,7 +287,7 @@ class Training:
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
         self._cluster_of = clusters.cpu().numpy()
-        self._measure = measure or (lambda group: group.watched_accuracy(rows, clusters))
+        self._measure = measure or (lambda group: group.validation_accuracy(rows, clusters))
         # The present epoch: losses of the groups that are done, steps that the next one has taken
         # already, the numbers from which its batches were drawn, and when it began.
         self._losses: list[float] = []
@@ -333,8 +333,8 @@ class Training:
             group.keep(mask)
         self.seconds += time.perf_counter() - self._began
         self._began = None
-        watched = accuracy[np.isfinite(accuracy)]
-        mean = float(watched.mean()) if len(watched) else float("nan")
+        known = accuracy[np.isfinite(accuracy)]
+        mean = float(known.mean()) if len(known) else float("nan")
         self.records.append(EpochRecord(len(self.records), loss, mean, self.seconds))
         return self.records[-1]
 
@@ -434,10 +434,10 @@ def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> Histo
 
 
 def judge_of(folds: Sequence[Fold], config: TrainConfig) -> Judge:
-    """Choose how folds are judged; by others if what a fold watches is also tested."""
+    """Choose how folds are judged; by others if its validation observations are also tested."""
     if config.one_epoch:
         return mean_of_all
-    others = len(folds) > 1 and all(fold.watches_test for fold in folds)
+    others = len(folds) > 1 and all(fold.validates_on_test for fold in folds)
     return mean_of_others if others else own
 
 
