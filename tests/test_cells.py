@@ -184,12 +184,11 @@ def test_names_of_merged_clusters_do_not_depend_on_the_order_of_the_categories()
     assert (adata.obs["unsplit"].astype(str) == expected).all()
 
 
-def test_without_colours_each_of_thirty_groups_gets_its_own():
-    from unsplit.anndata import _colours
-
-    found = _colours(None, [np.array([i]) for i in range(30)], np.ones(30, np.int64))
-    assert len(set(found)) == 30
-    assert all(matplotlib.colors.is_color_like(colour) for colour in found)
+def test_without_colours_scanpy_chooses_them_and_those_of_an_earlier_merge_are_gone():
+    adata = small()
+    adata.uns["unsplit_colors"] = ["#000001"]
+    unsplit.anndata.merge(adata, **QUICK)
+    assert "unsplit_colors" not in adata.uns
 
 
 def test_copy_leaves_the_original_alone():
@@ -435,21 +434,20 @@ def test_a_real_anndata_and_its_relatives_are_refused(tmp_path):
     adata = small()
     with pytest.raises(InputError, match="X is an AnnData"):
         unsplit.pairwise_tvd(adata, LABELS)
-    with pytest.raises(InputError, match=r"X is a Raw, not an array; pass its matrix, adata.raw.X"):
+    with pytest.raises(InputError, match=r"X is a Raw, not an array; write"):
         unsplit.pairwise_tvd(adata.raw, LABELS)
     adata.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    with pytest.raises(InputError, match=r"X is a CSRDataset, .* X.to_memory\(\)"):
+    with pytest.raises(InputError, match=r"X is a CSRDataset, .* in memory"):
         unsplit.pairwise_tvd(backed.X, LABELS)
     backed.file.close()
 
 
 @pytest.mark.parametrize(
-    ("package", "name", "line"),
-    [("mudata", "MuData", r"mdata.mod\['rna'\]"), ("spatialdata", "SpatialData", "sdata.tables")],
+    ("package", "name"), [("mudata", "MuData"), ("spatialdata", "SpatialData")]
 )
-def test_other_containers_are_refused_too(package, name, line):
-    with pytest.raises(InputError, match=f"X is a {name}, not an array; .*{line}"):
+def test_other_containers_are_refused_too(package, name):
+    with pytest.raises(InputError, match=f"X is a {name}, not an array; write"):
         unsplit.pairwise_tvd(container(package, name), LABELS)
 
 
