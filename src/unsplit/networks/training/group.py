@@ -126,7 +126,7 @@ class Group:
         self.steps_taken = 0
         # Sum of the losses in the present epoch.
         self.total = torch.zeros((), device=self.device)
-        # Batches are computed in so many parts, more than one after memory ran out.
+        # Number of parts in which batches are computed, more than one after memory ran out.
         self.parts = 1
         # A step to repeat; None at the start, and wherever it cannot be recorded.
         self.recorded: RecordedStep | None = None

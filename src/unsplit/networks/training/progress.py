@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# The phases of a merge that a reporter is told of.
+# The phases of a merge that a reporter hears of.
 PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
 
 
@@ -132,7 +132,7 @@ class Reporter:
         """An epoch of training is done, and A is measured."""
 
     def on_resume(self, epochs: int) -> None:
-        """Training continues from a checkpoint, after so many epochs."""
+        """Training continues from a checkpoint, after this many epochs."""
 
     def close(self) -> None:
         """The run is over."""
