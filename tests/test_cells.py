@@ -184,12 +184,11 @@ def test_names_of_merged_clusters_do_not_depend_on_the_order_of_the_categories()
     assert (adata.obs["unsplit"].astype(str) == expected).all()
 
 
-def test_without_colours_each_of_thirty_groups_gets_its_own():
-    from unsplit.anndata import _colours
-
-    found = _colours(None, [np.array([i]) for i in range(30)], np.ones(30, np.int64))
-    assert len(set(found)) == 30
-    assert all(matplotlib.colors.is_color_like(colour) for colour in found)
+def test_without_colours_scanpy_chooses_them_and_those_of_an_earlier_merge_are_gone():
+    adata = small()
+    adata.uns["unsplit_colors"] = ["#000001"]
+    unsplit.anndata.merge(adata, **QUICK)
+    assert "unsplit_colors" not in adata.uns
 
 
 def test_copy_leaves_the_original_alone():

@@ -113,16 +113,13 @@ def test_overcluster_by_k_means_makes_labels_that_merge_reads():
 def test_overcluster_is_what_the_library_makes():
     from sklearn.cluster import KMeans
 
-    np.savez("data.npz", X=X, kind=LABELS // 2)
+    np.savez("data.npz", X=X)
     where = ("overcluster", "data.npz", "--out", "c.csv", "--method")
     cases = {
         ("k-means", "--n-clusters", 6, "--seed", 5): library.overclustering.overcluster(
             X, KMeans(6), 5
         ),
         ("greedy", "--n-clusters", 3, "--size", 9): library.overclustering.greedy_dense(X, 3, 9),
-        ("artificial", "--categories", "kind", "--size", 30, "--noise", 0.1, "--seed", 5): (
-            library.overclustering.artificial(LABELS // 2, 30, 0.1, 5)
-        ),
     }
     for arguments, expected in cases.items():
         out = succeeds(unsplit(*where, *arguments))
@@ -132,22 +129,17 @@ def test_overcluster_is_what_the_library_makes():
 
 
 def test_overcluster_speaks_json():
-    arguments = ("--method", "artificial", "--categories", "cluster", "--size", 9, "--json")
+    arguments = ("--method", "greedy", "--n-clusters", 3, "--size", 9, "--json")
     out = succeeds(unsplit("overcluster", "data.csv", "--out", "c.csv", *arguments))
     assert json.loads(out) == {
         "command": "overcluster",
         "data": "data.csv",
-        "settings": {
-            "method": "artificial",
-            "size": 9,
-            "categories": "cluster",
-            "seed": json.loads(out)["settings"]["seed"],
-        },
+        "settings": {"method": "greedy", "n_clusters": 3, "size": 9},
         "id": None,
-        "features": ["x", "y"],
+        "features": ["x", "y", "cluster"],
         "left_out": [],
         "n_observations": 160,
-        "n_clusters": 16,
-        "n_noise": 16,
-        "sizes": {str(cluster): 9 for cluster in range(16)},
+        "n_clusters": 3,
+        "n_noise": 133,
+        "sizes": {"0": 9, "1": 9, "2": 9},
     }

@@ -275,11 +275,8 @@ def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant(r
     ("arguments", "sentence"),
     [
         ("greedy --size 3", "--method greedy needs --n-clusters."),
-        ("artificial --size 3", "--method artificial needs --categories."),
-        ("artificial --categories cluster", "--method artificial needs --size."),
         ("greedy --size 3 --n-clusters 2 --seed 1", "--method greedy does not take --seed."),
         ("k-means --size 3", "--method k-means does not take --size."),
-        ("greedy --size 3 --n-clusters 2 --noise 0", "--method greedy does not take --noise."),
         (
             "k-means --n-clusters 161",
             "--n-clusters must be at most 160, the number of rows, got 161; choose a smaller "
@@ -289,11 +286,6 @@ def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant(r
             "greedy --size 90 --n-clusters 2",
             "--n-clusters 2 clusters of --size 90 need 180 observations, but R has 160; pass at "
             "most --n-clusters 1 or a smaller size.",
-        ),
-        (
-            "artificial --categories cluster --size 41",
-            "size must be at most 40, the size of the largest category, got 41; pass a smaller "
-            "size.",
         ),
     ],
 )

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -15,9 +14,10 @@ from sklearn.cluster import DBSCAN, KMeans
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from unsplit import overclustering
 from unsplit.errors import InputError
 from unsplit.metrics import purity
-from unsplit.overclustering import artificial, default_clusterer, greedy, greedy_dense, overcluster
+from unsplit.overclustering import artificial, default_clusterer, greedy_dense, overcluster
 
 # --- Points to cluster, from plain to hard on arithmetic ---
 
@@ -204,8 +204,6 @@ def test_a_single_category_is_cut_but_has_nowhere_to_move_noise():
 # --- The greedy over-clustering against its definition, written as a plain loop ---
 
 
-CPU = torch.device("cpu")
-DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 quick = settings(deadline=None, max_examples=40, derandomize=True)
 SHAPES = [
     (60, 2, 3, 8), (45, 1, 9, 5), (80, 30, 5, 10), (40, 3, 20, 2), (50, 4, 1, 50),
@@ -229,13 +227,12 @@ def slow_greedy(R, n_clusters, size):
     return labels
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("make", DATA)
-def test_greedy_equals_the_loop(make, shape, device):
+def test_greedy_equals_the_loop(make, shape):
     n, d, n_clusters, size = shape
     R = make(np.random.default_rng(n + d), n, d)
-    found = greedy_dense(R, n_clusters, size, device=device)
+    found = greedy_dense(R, n_clusters, size)
     np.testing.assert_array_equal(found, slow_greedy(R, n_clusters, size))
 
 
@@ -248,15 +245,15 @@ def test_greedy_equals_the_loop(make, shape, device):
 def test_greedy_equals_the_loop_on_grids_full_of_ties(R, size, data):
     size = min(size, len(R))
     n_clusters = data.draw(st.integers(1, len(R) // size))
-    found = greedy_dense(R, n_clusters, size, device="cpu")
+    found = greedy_dense(R, n_clusters, size)
     np.testing.assert_array_equal(found, slow_greedy(R, n_clusters, size))
 
 
 @pytest.mark.parametrize("block", [1, 500])
 def test_greedy_equals_the_loop_whatever_the_block_size(monkeypatch, block):
-    monkeypatch.setattr(greedy, "BLOCK_ELEMENTS", block)
+    monkeypatch.setattr(overclustering, "BLOCK_ELEMENTS", block)
     R = blobs(np.random.default_rng(1), 70, 6)
-    found = greedy_dense(R, 6, 9, device="cpu")
+    found = greedy_dense(R, 6, 9)
     np.testing.assert_array_equal(found, slow_greedy(R, 6, 9))
 
 
@@ -264,22 +261,22 @@ def test_greedy_equals_the_loop_whatever_the_block_size(monkeypatch, block):
 def test_greedy_takes_any_numbers(dtype):
     R = (10 * gaussian(np.random.default_rng(2), 50, 4)).astype(dtype)
     before = R.copy()
-    found = greedy_dense(R, 4, 6, device="cpu")
+    found = greedy_dense(R, 4, 6)
     np.testing.assert_array_equal(found, slow_greedy(R, 4, 6))
     np.testing.assert_array_equal(R, before)
-    np.testing.assert_array_equal(greedy_dense(R.tolist(), 4, 6, device="cpu"), found)
+    np.testing.assert_array_equal(greedy_dense(R.tolist(), 4, 6), found)
 
 
 def test_every_observation_is_assigned_once_and_sizes_are_exact():
     R = blobs(np.random.default_rng(3), 2000, 20)
-    labels = greedy_dense(R, 15, 100, device="cpu")
+    labels = greedy_dense(R, 15, 100)
     assert labels.dtype == np.int64
     assert np.bincount(labels + 1).tolist() == [500] + [100] * 15
 
 
 def test_clusters_come_densest_first():
     R = blobs(np.random.default_rng(4), 600, 5)
-    labels = greedy_dense(R, 10, 30, device="cpu")
+    labels = greedy_dense(R, 10, 30)
     # The seed of a cluster is the member with the smallest mean distance at the time.
     means = []
     for cluster in range(10):
@@ -294,28 +291,15 @@ def test_order_of_rows_does_not_matter(make):
     rng = np.random.default_rng(5)
     R = make(rng, 400, 10)
     order = rng.permutation(len(R))
-    labels = greedy_dense(R, 12, 20, device="cpu")
-    np.testing.assert_array_equal(greedy_dense(R[order], 12, 20, device="cpu"), labels[order])
+    labels = greedy_dense(R, 12, 20)
+    np.testing.assert_array_equal(greedy_dense(R[order], 12, 20), labels[order])
 
 
 def test_shifting_and_scaling_by_powers_of_two_do_not_matter():
     R = np.round(blobs(np.random.default_rng(6), 300, 4), 3)
-    labels = greedy_dense(R, 8, 20, device="cpu")
-    np.testing.assert_array_equal(greedy_dense(R * 2.0**90, 8, 20, device="cpu"), labels)
-    np.testing.assert_array_equal(greedy_dense(R + 1024, 8, 20, device="cpu"), labels)
-
-
-@pytest.mark.parametrize("make", DATA)
-def test_what_is_known_of_a_candidate_is_never_more_than_the_truth(make):
-    R = np.asarray(make(np.random.default_rng(15), 90, 4), np.float64)
-    search = greedy._Search(R, 8, CPU)
-    between = np.linalg.norm(R[:, None] - R, axis=2)
-    free = np.ones(90, bool)
-    for _ in range(9):
-        free[search.densest()] = False
-        truth = np.sort(between[:, free], axis=1)[:, :8].sum(axis=1)[free]
-        assert (search.total[free] * (1 - greedy.WHISPER) <= truth).all()
-        assert np.isinf(search.total[~free]).all()
+    labels = greedy_dense(R, 8, 20)
+    np.testing.assert_array_equal(greedy_dense(R * 2.0**90, 8, 20), labels)
+    np.testing.assert_array_equal(greedy_dense(R + 1024, 8, 20), labels)
 
 
 @pytest.mark.parametrize(

@@ -173,18 +173,6 @@ def test_new_clusters_are_not_folded_together_without_need():
     assert len(plots.dendrogram_data(random_tree(700, 50)).names) == 500
 
 
-def test_tiny_clusters_are_marked_unless_most_are_tiny():
-    few = tree_of(chain(5), 2, sizes=[10, 9, 10, 1, 10])
-    np.testing.assert_array_equal(plots.dendrogram_data(few).is_tiny, [0, 1, 0, 1, 0])
-    ax = plots.dendrogram(few)
-    grey = [label.get_color() == GREY for label in ax.get_yticklabels()]
-    assert grey == [False, True, False, True, False]
-    assert "grey names: fewer than 10 observations" in ax.get_xlabel()
-    most = tree_of(chain(5), 2, sizes=[10, 9, 9, 1, 10])
-    assert not plots.dendrogram_data(most).is_tiny.any()
-    assert "grey names" not in plots.dendrogram(most).get_xlabel()
-
-
 def test_too_few_leaves_are_refused():
     with pytest.raises(InputError, match="most_leaves must be a whole number of at least 2, got 1"):
         plots.dendrogram_data(random_tree(5, 2), most_leaves=1)
@@ -268,4 +256,4 @@ def test_a_single_cluster_can_be_drawn():
     assert plots.dendrogram_data(tree).names == ("0",)
     plots.dendrogram(tree).figure.canvas.draw()
     plots.merge_curve(tree).figure.canvas.draw()
-    assert plots.distances_data(tree, [[0.0]]).blocks.tolist() == [[0, 1]]
+    assert plots.distances_data(tree, [[0.0]]).groups.tolist() == []

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.plot_cases import chain, quick, random_matrix, random_tree, tree_of, trees, wedges
+from tests.plot_cases import quick, random_matrix, random_tree, trees, wedges
 from unsplit import plots
 from unsplit.errors import InputError
 from unsplit.pairwise.result import PairwiseTVD
@@ -11,15 +11,12 @@ from unsplit.pairwise.scores import ScoreCounts
 
 @quick
 @given(trees)
-def test_blocks_are_the_new_clusters(tree):
+def test_rows_of_new_clusters(tree):
     k = tree.n_initial
     data = plots.distances_data(tree, random_matrix(k))
-    assert data.blocks[0, 0] == 0
-    assert data.blocks[-1, 1] == k
-    np.testing.assert_array_equal(data.blocks[1:, 0], data.blocks[:-1, 1])
-    blocks = {frozenset(data.order[a:b].tolist()) for a, b in data.blocks}
-    groups = {frozenset(np.flatnonzero(tree.groups == g).tolist()) for g in set(tree.groups)}
-    assert blocks == groups
+    found = {g: set(data.order[a : b + 1].tolist()) for g, a, b in data.groups.tolist()}
+    merged = np.flatnonzero(np.bincount(tree.groups) > 1).tolist()
+    assert found == {g: set(np.flatnonzero(tree.groups == g).tolist()) for g in merged}
 
 
 def test_distances_are_in_the_order_of_the_tree():
@@ -92,28 +89,3 @@ def test_distances_say_what_they_show():
     label = ax.images[0].colorbar.ax.get_ylabel()
     assert label == "total variation distance (TVD)\n0 = same, 1 = never confused"
     assert ax.get_title(loc="left") == "Distances between 6 clusters, merged into 3 (blue outlines)"
-
-
-def test_tiny_clusters_come_last():
-    tree = tree_of(chain(6), 4, sizes=[10, 10, 9, 10, 3, 10])
-    data = plots.distances_data(tree, random_matrix(6))
-    assert data.order.tolist() == [0, 1, 3, 5, 2, 4]
-    assert data.n_tiny == 2
-    assert data.blocks.tolist() == [[0, 3], [3, 4], [4, 6]]
-    assert data.block_clusters.tolist() == [0, 1, 0]
-    written = [text.get_text() for text in plots.distances(tree, random_matrix(6)).texts]
-    assert written == ["0: 5 clusters, largest 0", "2 tiny (fewer than 10 observations)"]
-
-
-def test_a_merged_cluster_of_tiny_ones_is_named_with_them():
-    Z = np.array([[0, 1, 0.1, 2], [2, 3, 0.2, 2], [4, 5, 0.3, 3], [6, 7, 0.4, 5]])
-    tree = tree_of(Z, 2, sizes=[9, 9, 10, 10, 10])
-    written = [text.get_text() for text in plots.distances(tree, random_matrix(5)).texts]
-    assert written == ["1: 2 clusters, largest 2", "2 tiny (fewer than 10 observations), all of 0"]
-
-
-def test_tiny_clusters_stay_where_they_are_if_most_are_tiny():
-    tree = tree_of(chain(6), 4, sizes=[9, 9, 9, 10, 3, 10])
-    data = plots.distances_data(tree, random_matrix(6))
-    assert data.n_tiny == 0
-    assert data.order.tolist() == [0, 1, 2, 3, 4, 5]

@@ -241,13 +241,6 @@ def test_the_page_of_a_folder_is_that_of_the_merge(folder):
     assert page["review"]["pairs"][0]["border"]["left"]
     assert page["labels"] == before["labels"]
     succeeds(command("report", "out"))  # the manifest knows the new page
-    succeeds(command("report", "out", "--out", "elsewhere.html"))
-    assert folder.with_name("elsewhere.html").is_file()
-    after = snapshot(folder)
-    assert "out/tree.npz is an input and would be replaced" in refused(
-        "out", "--out", "out/tree.npz"
-    )
-    assert snapshot(folder) == after
 
 
 def test_a_picture_of_the_user_is_drawn(tmp_path, monkeypatch):

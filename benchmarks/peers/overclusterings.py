@@ -129,7 +129,7 @@ def _split(y: Labels, pieces: Labels, rng: np.random.Generator) -> Labels:
 def greedy(problem: Problem, k: int, _: int) -> Labels:
     """The paper's Algorithm 1: the k densest clusters of one size, half of all observations."""
     size = max(SMALLEST, int(COVERED * len(problem.X) / k))
-    return greedy_dense(problem.X, k, size, device="cpu")
+    return greedy_dense(problem.X, k, size)
 
 
 OVERCLUSTERINGS: dict[str, Overclustering] = {

@@ -75,7 +75,7 @@ def _overclustered(
     clusters: str, X: NDArray[Any], categories: NDArray[Any], size: int, seed: int
 ) -> NDArray[np.int64]:
     if clusters == "greedy":
-        return greedy_dense(X, GREEDY, size, device="cpu")
+        return greedy_dense(X, GREEDY, size)
     if clusters == "k-means":
         model = KMeans(len(X) // size, n_init=3, random_state=seed)
         return model.fit_predict(X).astype(np.int64)

@@ -69,7 +69,7 @@ def overcluster(
     """Algorithm 1 on the features of a subset; most of its images are in no cluster."""
     rows = members(categories, config.categories, subset, seed)
     # A few thousand rows: no other device is worth the way there.
-    labels = greedy_dense(features[rows], config.k, size, device="cpu")
+    labels = greedy_dense(features[rows], config.k, size)
     inside = labels >= 0
     some = rows[inside]
     return Overclustering(some, labels[inside], categories[some], features[some], rows[~inside])

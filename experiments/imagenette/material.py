@@ -109,7 +109,7 @@ def overclustering(
     categories = photographs(setting)[1]
     R, names = features(representation, setting), half_of(categories, which)
     rows = drawn(categories, names, config.share, draw)
-    labels = greedy_dense(R[rows], config.clusters_each * len(names), s, device="cpu")
+    labels = greedy_dense(R[rows], config.clusters_each * len(names), s)
     inside = labels >= 0
     some = rows[inside]
     return Overclustering(some, labels[inside], categories[some], R[some], rows[~inside])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.hierarchy import dendrogram
 from sklearn.metrics.cluster import contingency_matrix
 
 from unsplit.data.array_files import ContentCheck
@@ -29,7 +30,6 @@ from unsplit.estimator import ClusterMerger
 from unsplit.merging.saved_merges import FORMAT as TREE_FORMAT
 from unsplit.merging.saved_merges import content_of_tree, fields_of_tree
 from unsplit.merging.tree import MergeTree
-from unsplit.plots.style import COLOURS
 
 __all__ = ["merge", "tree"]
 
@@ -38,6 +38,9 @@ DEFAULT_COLUMN = "leiden"
 
 # A merged group is called after its members; of more than four, only three are named.
 MOST_NAMED = 4
+
+# Clusters in a dendrogram; nobody can read more, and SciPy's function calls itself for each branch.
+MOST_DRAWN = 500
 
 
 def merge(
@@ -95,11 +98,12 @@ def merge(
             first), ``tvd`` (the distances between the old clusters), ``tree`` (read it with
             :func:`tree`), ``n_clusters``, ``stopped`` and ``params``.
         ``.uns[f"{key_added}_colors"]``
-            Each merged cluster has the colour of its largest member.
+            Each merged cluster has the colour of its largest member; not if the old clusters have
+            no colours.
         ``.uns[f"dendrogram_{key_added}"]``, ``.uns[f"{key_added}_dendrogram"]``
             The tree of the merged and of the old clusters, in the form of
             ``scanpy.tl.dendrogram``.  Scanpy finds the first by itself; pass the name of the
-            second as ``dendrogram_key`` or ``dendrogram``.
+            second as ``dendrogram_key`` or ``dendrogram``.  Of up to 500 clusters.
 
     Examples
     --------
@@ -136,10 +140,11 @@ def merge(
         adata = adata.to_memory() if adata.isbacked else adata.copy()
     for name, column in found.obs.items():
         adata.obs[name] = column
-    refined_column = f"{key_added}_refined"
-    if refined_column in adata.obs and refined_column not in found.obs:  # of an earlier merge
+    # What only an earlier merge had.
+    refined_column, ends = f"{key_added}_refined", ("_colors", "_refined_colors", "_dendrogram")
+    if refined_column in adata.obs and refined_column not in found.obs:
         del adata.obs[refined_column]
-    for name in {f"{refined_column}_colors", f"dendrogram_{key_added}"} - found.uns.keys():
+    for name in (f"dendrogram_{key_added}", *(key_added + end for end in ends)):
         adata.uns.pop(name, None)
     adata.uns.update(found.uns)
     return adata if copy else None
@@ -204,10 +209,12 @@ def annotations(
     ``groups`` are the over-clustering, and ``groupby`` its column; ``params`` says how the merge
     was made, and ``uns`` has the colours of the old clusters.
     """
+    import pandas as pd
+
     tree, tvd, refined = merger.tree_, merger.tvd_, refined_labels_of(merger)
     place = {str(name): i for i, name in enumerate(tree.cluster_ids.tolist())}
     order = np.array([place[name] for name in groups.names])
-    new = _numbered(tree.groups[order])
+    new = pd.factorize(tree.groups[order])[0]
     members = [np.flatnonzero(new == g) for g in range(new.max() + 1)]
     names = _merged_names(groups.names, members)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(order))
@@ -228,19 +235,24 @@ def annotations(
     # A sparse estimate of very many clusters has no matrix of all pairs.
     if isinstance(tvd, np.ndarray):
         entry["tvd"] = tvd[np.ix_(order, order)]
-    colours = _colours(_old_colours(uns.get(f"{groupby}_colors"), groups), members, sizes)
-    found = {key_added: entry, f"{key_added}_colors": np.array(colours, object)}
-    obs = {key_added: _categorical(codes, names)}
+    colours = _colours(uns.get(f"{groupby}_colors"), groups, members, sizes)
+    found: dict[str, Any] = {key_added: entry}
+    if colours is not None:
+        found[f"{key_added}_colors"] = np.array(colours, object)
+    obs = {key_added: pd.Categorical.from_codes(codes, pd.Index(names, dtype=object))}
     if refined is not None:
         moved, origins = _named_after_origin(refined, codes)
         name = f"{key_added}_refined"
-        obs[name] = _categorical(moved, _merged_names(names, [[g] for g in origins]))
-        found[f"{name}_colors"] = np.array([colours[g] for g in origins], object)
+        called = pd.Index(_merged_names(names, [[g] for g in origins]), dtype=object)
+        obs[name] = pd.Categorical.from_codes(moved, called)
+        if colours is not None:
+            found[f"{name}_colors"] = np.array([colours[g] for g in origins], object)
     whole = _relabelled(tree.linkage, np.argsort(order))
-    # What scanpy.pl.correlation_matrix shows.
-    alike = {"correlation_matrix": 1 - entry["tvd"]} if "tvd" in entry else {}
-    found[f"{key_added}_dendrogram"] = _dendrogram(whole, groups.names, groupby) | alike
-    if len(names) > 1:
+    if len(order) <= MOST_DRAWN:
+        found[f"{key_added}_dendrogram"] = _dendrogram(whole, groups.names, groupby)
+        if "tvd" in entry:  # what scanpy.pl.correlation_matrix shows
+            found[f"{key_added}_dendrogram"]["correlation_matrix"] = 1 - entry["tvd"]
+    if 1 < len(names) <= MOST_DRAWN:
         upper = _above_the_cut(whole, tree.taken, new)
         found[f"dendrogram_{key_added}"] = _dendrogram(upper, names, key_added)
     return Annotations(obs, found)
@@ -260,18 +272,6 @@ def _which_column(obs: Any) -> str:
         return f"{start}no column that looks like a clustering; cluster first: {advice}."
     line = f"unsplit.anndata.merge(adata, groupby={names[0]!r})"
     return f"{start}these look like clusterings: {listing(names)}; write {line}."
-
-
-def _numbered(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number values from 0 in the order in which they appear."""
-    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
-
-
-def _categorical(codes: NDArray[np.int64], names: Sequence[str]) -> Any:
-    import pandas as pd
-
-    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype=object))
 
 
 def _named_after_origin(
@@ -305,28 +305,14 @@ def _merged_names(names: Sequence[str], members: Sequence[Iterable[int]]) -> lis
     return found
 
 
-def _old_colours(old: Any, groups: Groups) -> list[str] | None:
-    """The colours of the old clusters; scanpy has one for each category."""
+def _colours(
+    old: Any, groups: Groups, members: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64]
+) -> list[str] | None:
+    """The colour of the largest member of each group; scanpy has one for each category."""
     if old is None or len(old) != len(groups.categories):
         return None
     of_category = dict(zip(groups.categories, map(str, old), strict=True))
-    return [of_category[name] for name in groups.names]
-
-
-def _colours(
-    old: Sequence[str] | None, members: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64]
-) -> list[str]:
-    """The colour of the largest member of each group, or new colours if there are none."""
-    if old is not None:
-        return [old[group[sizes[group].argmax()]] for group in members]
-    return [_shade(COLOURS[i % len(COLOURS)], i // len(COLOURS)) for i in range(len(members))]
-
-
-def _shade(colour: str, times: int) -> str:
-    """Mix a colour with white in the first round of repetition, then with black, then as it is."""
-    target, share = ((0, 0.0), (255, 0.5), (0, 0.4))[times % 3]
-    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(part + share * (target - part)):02x}" for part in parts)
+    return [of_category[groups.names[group[sizes[group].argmax()]]] for group in members]
 
 
 def _plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -390,33 +376,16 @@ def _above_the_cut(
 
 def _dendrogram(linkage: NDArray[np.float64], names: Sequence[str], groupby: str) -> dict[str, Any]:
     """A linkage in the form of ``scanpy.tl.dendrogram``."""
-    k = len(names)
-    children = {k + step: (int(row[0]), int(row[1])) for step, row in enumerate(linkage)}
-    leaves, waiting = [], [k + len(linkage) - 1]
-    while waiting:
-        node = waiting.pop()
-        if node < k:
-            leaves.append(node)
-        else:
-            waiting += reversed(children[node])
-    x = np.zeros(2 * k - 1)
-    x[leaves] = 5.0 + 10.0 * np.arange(k)  # where SciPy places leaves
-    height = np.concatenate([np.zeros(k), linkage[:, 2]])
-    icoord, dcoord = [], []
-    for node, (a, b) in children.items():
-        x[node] = (x[a] + x[b]) / 2
-        icoord.append([x[a], x[a], x[b], x[b]])
-        dcoord.append([height[a], height[node], height[node], height[b]])
-    ordered = np.array([names[leaf] for leaf in leaves], object)
-    info = {"icoord": np.array(icoord), "dcoord": np.array(dcoord), "ivl": ordered}
-    info |= {"leaves": np.array(leaves), "color_list": np.array(["C0"] * len(icoord), object)}
+    drawn = dendrogram(linkage, labels=names, no_plot=True, above_threshold_color="C0")
+    info: dict[str, Any] = {name: np.array(drawn[name]) for name in ("icoord", "dcoord", "leaves")}
+    info |= {name: np.array(drawn[name], object) for name in ("ivl", "color_list")}
     return {
         "linkage": linkage,
         "groupby": np.array([groupby], object),
         "use_rep": "unsplit",
         "cor_method": "unsplit",
         "linkage_method": "unsplit",
-        "categories_ordered": ordered,
-        "categories_idx_ordered": np.array(leaves),
+        "categories_ordered": info["ivl"],
+        "categories_idx_ordered": info["leaves"],
         "dendrogram_info": info,
     }

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -53,8 +52,7 @@ from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
 from unsplit.old_names import refuses_old_options
-from unsplit.overclustering import default_clusterer, overcluster
-from unsplit.overclustering.clusterers import check_clusterer
+from unsplit.overclustering import check_clusterer, default_clusterer, overcluster
 from unsplit.pairwise.api import (
     LESS_DATA,
     Progress,
@@ -79,22 +77,6 @@ class Merged:
     neighbours: NeighbourGraph | None
     tree: MergeTree
     gaps: str
-
-    @cached_property
-    def labels(self) -> Index:
-        """The merged cluster of every row; −1 for noise."""
-        parts = self.fitted.subclusters
-        return np.append(self.tree.groups[parts.cluster], -1)[parts.of_rows]
-
-    @cached_property
-    def refined_labels(self) -> Index | None:
-        """The same, refined by the neighbour graph; None if the graph is only a sample."""
-        graph = self.neighbours
-        if graph is None:
-            return self.labels
-        if graph.sampled_from:
-            return None
-        return refined(self.labels, graph, self.fitted.result, self.tree, self.gaps)
 
 
 def refined(

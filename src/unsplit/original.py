@@ -151,15 +151,18 @@ def paper(
         _, first, sizes = np.unique(clusters, return_index=True, return_counts=True)
         if sizes.max() < 2:
             raise nothing_held_out()
-        estimate: Estimate
+        ranking: Linked
         if distance == "euclidean":
-            statistic, estimate = distance, Euclidean.of(numeric_matrix(X)[order], sizes)
+            statistic = distance
+            matrix = mean_distances(numeric_matrix(X)[order].astype(np.float64), sizes)
+            # Average linkage in which every pair of observations counts is the mean over all.
+            ranking = Linked(matrix, statistic, np.outer(sizes, sizes))
         else:
             rng, recipe = generator_of(random_state), recipe_for(backbone, rows)
             statistic = "balanced accuracy"
             estimate = Accuracies(rows, order, clusters, settings, recipe, distance, rng)
-        matrix = estimate(np.arange(len(sizes)))
-        ranking = Retrained(matrix, statistic, estimate, int(n_clusters))
+            matrix = estimate(np.arange(len(sizes)))
+            ranking = Retrained(matrix, statistic, estimate, int(n_clusters))
         record = _closest_first(ranking, sizes, constraints)
     # From the numbers of the clusters to the order of their names, and back.
     place = encoded.clusters[order[first]]
@@ -168,8 +171,8 @@ def paper(
     return replace(tree, strategy="paper"), matrix[np.ix_(back, back)]
 
 
-def _closest_first(ranking: "Retrained", sizes: Index, constraints: Constraints) -> MergeRecord:
-    """Merge the closest pair again and again; no neighbour graph and no test is asked."""
+def _closest_first(ranking: Linked, sizes: Index, constraints: Constraints) -> MergeRecord:
+    """Merge the closest pair again and again; neighbours and tests have no say."""
     k = len(sizes)
     nowhere = np.zeros(k, bool)
     state = MergeState(
@@ -188,17 +191,9 @@ def _closest_first(ranking: "Retrained", sizes: Index, constraints: Constraints)
 
 
 class Retrained(Linked):
-    """Distances estimated anew after every merge, until so many clusters are left.
+    """Distances estimated anew after every merge, until ``n_clusters`` are left.
 
     After that average linkage of the last estimate completes the tree.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (k, k)
-        The estimate for the initial clusters.
-    statistic : str
-    estimate : callable
-    n_clusters : int
     """
 
     def __init__(self, matrix: Matrix, statistic: str, estimate: Estimate, n_clusters: int) -> None:
@@ -216,25 +211,6 @@ class Retrained(Linked):
             return [a]
         self.matrix[np.ix_(left, left)] = self.estimate(group)
         return left.tolist()
-
-
-@dataclass(frozen=True, eq=False)
-class Euclidean:
-    """Mean Euclidean distance over all pairs of observations of two groups."""
-
-    totals: Matrix
-    sizes: Index
-
-    @classmethod
-    def of(cls, values: Any, sizes: Index) -> "Euclidean":
-        """The distances of these vectors, cluster after cluster."""
-        return cls(mean_distances(values.astype(np.float64), sizes) * np.outer(sizes, sizes), sizes)
-
-    def __call__(self, groups: Index) -> Matrix:
-        """Distances between groups of clusters."""
-        member = np.eye(groups.max() + 1)[groups]
-        sizes = self.sizes @ member
-        return member.T @ self.totals @ member / np.outer(sizes, sizes)
 
 
 def mean_distances(values: Any, sizes: Index) -> Matrix:

@@ -113,16 +113,6 @@ INPUTS = {
         ("merge", "demo/digits.csv", *LABELLED, "--out", "demo"),
         REPLACED,
     ),
-    "a hard link in a folder of clusters": (
-        lambda: hard_link("cl/a/0.npy", "new/linkage.npy"),
-        ("merge", "cl", "--out", "new"),
-        REPLACED,
-    ),
-    "a symbolic link in a folder of clusters": (
-        lambda: (write("new", **{"linkage.npy": "x"}), soft_link("new/linkage.npy", "cl/a/x.npy")),
-        ("merge", "cl", "--out", "new"),
-        REPLACED,
-    ),
     "the folder of clusters": (lambda: None, ("merge", "cl", "--out", "cl"), INSIDE),
     "a cluster": (lambda: None, ("merge", "cl", "--out", "cl/a"), INSIDE),
     "a new subfolder": (lambda: None, ("distances", "cl", "--out", "cl/new/deep"), INSIDE),
@@ -130,19 +120,6 @@ INPUTS = {
         lambda: soft_link("cl", "link"),
         ("merge", "cl", "--out", "link/c"),
         INSIDE,
-    ),
-    "a cluster that is a link": (
-        lambda: (os.mkdir("c"), soft_link("c", "cl/c")),
-        ("merge", "cl", "--out", "c/out"),
-        INSIDE,
-    ),
-    "an image in a list": (
-        lambda: (
-            write("new", **{"dendrogram.png": "x"}),
-            Path("list.csv").write_text("path,cluster\nnew/dendrogram.png,a\n"),
-        ),
-        ("merge", "list.csv", "--out", "new", "--also", "figures"),
-        REPLACED,
     ),
     "a folder in the way": (
         lambda: os.makedirs("new/tree.npz"),
@@ -175,9 +152,7 @@ def test_no_input_is_ever_an_output(case, monkeypatch):
     def read(*_):
         raise AssertionError("read although the output is refused")
 
-    for command in ("merge.read_clustered", "distances.read_clustered"):
-        monkeypatch.setattr(f"unsplit.cli.{command}", read)
-    monkeypatch.setattr("unsplit.cli.overcluster.read_observations", read)
+    monkeypatch.setattr("unsplit.cli.reading.Input.read", read)
     prepare, command, sentence = INPUTS[case]
     write_data()
     write_clusters()
@@ -638,7 +613,6 @@ FORGED = {
 }
 COMMANDS = {
     "report": ("report", "out"),
-    "report elsewhere": ("report", "out", "--out", "page.html"),
     "verify": ("verify", "out"),
     "merge": ("merge", "data.csv", *LABELLED, "--out", "out"),
     "distances": ("distances", "data.csv", *LABELLED, "--out", "out"),

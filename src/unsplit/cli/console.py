@@ -21,14 +21,7 @@ from unsplit.data.memory import memory_errors
 from unsplit.data.saving import MANIFEST
 from unsplit.errors import InputError
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.progress import (
-    Bars,
-    EpochRecord,
-    Reporter,
-    StepRecord,
-    TimeLeft,
-    spoken_range,
-)
+from unsplit.networks.training.progress import Bars, EpochRecord, Reporter, StepRecord, TimeLeft
 from unsplit.pairwise.api import LESS_DATA
 
 # Every new estimate raises these warnings again.
@@ -145,7 +138,6 @@ class Console(Reporter):
         self._phases: list[str] = []
         self._shown: set[object] = set()
         self._start: float | None = None
-        self._time_left: TimeLeft | None = TimeLeft()
 
     def event(self, event: str, **content: Any) -> None:
         """Write one event for programs, if they are written."""
@@ -192,12 +184,7 @@ class Console(Reporter):
         self._view.on_progress(done, total)
 
     def on_step(self, step: StepRecord) -> None:
-        """Show a step of training; say once about how long everything will take."""
-        if self.bars is not None and self._time_left is not None:
-            left = self._time_left.after(step)
-            if left is not None:
-                self.say(f"This will take {spoken_range(*left)}.")
-                self._time_left = None
+        """Show a step of training."""
         self._view.on_step(step)
 
     def on_resume(self, epochs: int) -> None:

@@ -1,7 +1,7 @@
 """``unsplit merge`` and ``unsplit distances``: the commands that train."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -190,10 +190,12 @@ def merge(
         lines += summary.of_features(read)
         return lines + (["", f"Open {Path(out, PAGE)} in a browser."] if extra.report else [])
 
-    named = [constraints, extra.picture]
-    phases = [*PHASES, *extra.last_phases]
-    run = Run(source, out, network, seed, console, named, [*WRITTEN, *extra.names], phases)
-    lines = run.train(work, lambda seed: seeds_of(seed)[0])
+    lines = train(
+        source, out, network, seed, console, work, lambda seed: seeds_of(seed)[0],
+        written=[*WRITTEN, *extra.names],
+        phases=[*PHASES, *extra.last_phases],
+        named=[constraints, extra.picture],
+    )  # fmt: skip
     if lines is not None:
         outputs.print_result(Path(out, RESULT), lines, console)
 
@@ -309,8 +311,9 @@ def distances(
 
     more = {"scores": SCORES, "matrix": MATRIX}
     written = [DISTANCES, "pairs.csv", COMPARED, *(more[word] for word in also)]
-    run = Run(source, out, network, seed, console, [], written, ["training", "writing"])
-    lines = run.train(work, lambda seed: seed)
+    phases = ["training", "writing"]
+    given = source, out, network, seed, console, work, lambda seed: seed
+    lines = train(*given, written=written, phases=phases)
     if lines is not None:
         outputs.print_result(Path(out, COMPARED), lines, console)
 
@@ -318,49 +321,49 @@ def distances(
 # --- both -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Run:
-    """A command that reads, trains, perhaps in several processes, and writes a folder.
+def train(
+    source: Input,
+    out: str,
+    network: Network,
+    typed_seed: int | None,
+    console: Console,
+    work: Work,
+    seed_of_training: Callable[[Any], Any],
+    *,
+    written: list[str],
+    phases: list[str],
+    named: Sequence[str | None] = (),
+) -> list[str] | None:
+    """Read, train, perhaps in several processes, and write the folder ``out``.
 
-    ``named`` are other files that it reads, ``written`` the files that it writes, and ``phases``
-    what it does after reading.
+    ``work`` trains and writes, ``written`` are its files, ``phases`` what follows reading, and
+    ``named`` other files that are read.  Returns the summary; None in a process that only helped to
+    train.
     """
-
-    source: Input
-    out: str
-    network: Network
-    seed: int | None
-    console: Console
-    named: list[str | None]
-    written: list[str]
-    phases: list[str]
-
-    def train(self, work: Work, seed_of_training: Callable[[Any], Any]) -> list[str] | None:
-        """Do the work, and return its summary; None in a process that only helped to train."""
-        source, out, network, console = self.source, self.out, self.network, self.console
-        selects = network["backbone"] == options.SELECT
-        if selects:
-            network = network | {"backbone": "auto"}
-        Settings(**network)  # refuses bad settings before anything is read
-        written = [*self.written, *([CANDIDATES] if selects else ())]
-        outputs.refuse_overwriting(source.data, [*source.named, *self.named], out, written)
-        kept = outputs.checkpoint_beside(out)
-        with together(network["device"], lambda: outputs.kept_by(kept)) as ranks:
-            seed = ranks.share(outputs.seed_for(self.seed, kept))
-            kept.seeded(seed)
-            if ranks.rank:
-                _help(source, network, selects, seed_of_training(seed), kept)
-                return None
-            console.plan(["reading", *(["selecting"] if selects else ()), *self.phases])
-            results = output_folder(out, outputs.versions(), outputs.WRITTEN)
-            with interruptible(out, console, kept), console.show_warnings(), results as folder:
-                read = read_clustered(source, console)
-                with observations_named(read, source.data):
-                    if selects:
-                        network = ranks.share(_selected(folder, read, network, seed, console))
-                    lines = work(folder, read, network, seed, kept)
-            kept.remove()
-        return lines
+    selects = network["backbone"] == options.SELECT
+    if selects:
+        network = network | {"backbone": "auto"}
+        written = [*written, CANDIDATES]
+        phases = ["selecting", *phases]
+    Settings(**network)  # refuses bad settings before anything is read
+    outputs.refuse_overwriting(source.data, [*source.named, *named], out, written)
+    kept = outputs.checkpoint_beside(out)
+    with together(network["device"], lambda: outputs.kept_by(kept)) as ranks:
+        seed = ranks.share(outputs.seed_for(typed_seed, kept))
+        kept.seeded(seed)
+        if ranks.rank:
+            _help(source, network, selects, seed_of_training(seed), kept)
+            return None
+        console.plan(["reading", *phases])
+        results = output_folder(out, outputs.versions(), outputs.WRITTEN)
+        with interruptible(out, console, kept), console.show_warnings(), results as folder:
+            read = read_clustered(source, console)
+            with observations_named(read, source.data):
+                if selects:
+                    network = ranks.share(_selected(folder, read, network, seed, console))
+                lines = work(folder, read, network, seed, kept)
+        kept.remove()
+    return lines
 
 
 def _help(source: Input, network: Network, selects: bool, seed: Any, kept: Checkpoint) -> None:

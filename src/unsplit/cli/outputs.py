@@ -6,7 +6,7 @@ import os
 import platform
 import secrets
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -22,7 +22,6 @@ from unsplit.anndata import annotations, refined_labels_of
 from unsplit.cli.console import Console
 from unsplit.data.cells import groups_in
 from unsplit.data.labels import as_named
-from unsplit.data.readers.folders import find_images
 from unsplit.data.readers.h5ad import open_cells, write_extended
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
@@ -114,19 +113,16 @@ def refuse_replacing(path: str, written: Iterable[str]) -> None:
     unsplit.errors.InputError: --out is inside ., ...; choose a folder outside it.
     """
     targets = {Path(os.path.realpath(name)) for name in written}
-    around = _identities(folder for target in targets for folder in target.parents)
-    if _identities(_folders_of(path)) & around:
+    around = {folder for target in targets for folder in target.parents}
+    if os.path.isdir(path) and _identities([path]) & _identities(around):
         raise InputError(
             f"--out is inside {path}, where the next run would read the results as data; choose a "
             "folder outside it."
         )
-    files = _files_of(path) if any(target.exists() for target in targets) else [path]
-    taken = _identities(targets)
-    for file in files:
-        if _identities([file]) & taken:
-            raise InputError(
-                f"{file} is an input and would be replaced by the results; choose another --out."
-            )
+    if _identities([path]) & _identities(targets):
+        raise InputError(
+            f"{path} is an input and would be replaced by the results; choose another --out."
+        )
 
 
 def _identities(paths: Iterable[str | Path]) -> set[object]:
@@ -138,25 +134,6 @@ def _identities(paths: Iterable[str | Path]) -> set[object]:
             status = os.stat(path)
             found.add((status.st_dev, status.st_ino))
     return found
-
-
-def _folders_of(path: str) -> list[str]:
-    """List a folder and the subfolders that are links to elsewhere; nothing for a file."""
-    if not os.path.isdir(path):
-        return []
-    with os.scandir(path) as entries:
-        return [path, *(e.path for e in entries if e.is_symlink() and e.is_dir())]
-
-
-def _files_of(path: str) -> Iterator[str]:
-    """List the files in a folder and in subfolders that are links; or a file and what it lists."""
-    if not os.path.isdir(path):
-        yield path
-        with contextlib.suppress(InputError):  # most tables are not lists of images
-            yield from find_images(path).paths
-    for top in _folders_of(path):
-        for folder, _, names in os.walk(top):
-            yield from (os.path.join(folder, name) for name in names)
 
 
 # --- the run --------------------------------------------------------------------------------------

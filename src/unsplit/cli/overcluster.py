@@ -1,9 +1,7 @@
 """``unsplit overcluster``: cut data into many small clusters, to merge afterwards."""
 
 import json
-import os
 import shlex
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -23,9 +21,8 @@ from unsplit.errors import InputError, typed
 HELP = """Cut DATA into many small clusters.
 
 \b
-k-means     puts every observation into a cluster
-greedy      finds the densest groups of a given size; the rest is noise
-artificial  splits known categories at random, to test how well merging works
+k-means  puts every observation into a cluster
+greedy   finds the densest groups of a given size; the rest is noise
 """
 EXAMPLE = """\b
 Example:
@@ -33,8 +30,8 @@ Example:
 """
 
 # Options that a method requires, and options that it also accepts.
-REQUIRED = {"k-means": (), "greedy": ("n_clusters", "size"), "artificial": ("categories", "size")}
-OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": (), "artificial": ("noise", "seed")}
+REQUIRED = {"k-means": (), "greedy": ("n_clusters", "size")}
+OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": ()}
 
 
 @click.command(help=HELP, epilog=EXAMPLE, short_help="Cut data into many small clusters.")
@@ -62,17 +59,6 @@ OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": (), "artificial": ("noi
     metavar="N",
     help="Number of observations in each cluster.",
 )
-@click.option(
-    "--categories",
-    metavar="FILE|COLUMN",
-    help="Known categories that artificial splits: a column of DATA, or another file.",
-)
-@click.option(
-    "--noise",
-    type=click.FloatRange(0, 1, max_open=True),
-    metavar="SHARE",
-    help="Share of observations that artificial puts into a cluster of another category.",
-)
 @options.packed("source", Input, options.under("Data", options.data, options.columns))
 @options.seed
 @options.as_json
@@ -89,11 +75,8 @@ def overcluster(
     _check(method, given)
     if "seed" in OPTIONAL[method]:
         given.setdefault("seed", outputs.new_seed())
-    source = replace(source, labels=given.get("categories"))
     outputs.require_name(out)
-    for path in (source.data, source.labels):
-        if path == source.data or os.path.isfile(path or ""):
-            outputs.refuse_replacing(str(path), [out])
+    outputs.refuse_replacing(source.data, [out])
     console = Console(progress, as_json)
     console.plan(["reading", "clustering", "writing"])
     with interruptible(out, console), replacing(out) as new, console.show_warnings():
@@ -127,10 +110,6 @@ def _check(method: str, given: dict[str, Any]) -> None:
 def _labels(method: str, read: Observations, given: dict[str, Any]) -> Index:
     if method == "greedy":
         return overclustering.greedy_dense(read.X, given["n_clusters"], given["size"])
-    if method == "artificial":
-        noise = given.get("noise", 0.0)
-        categories = np.asarray(read.labels)
-        return overclustering.artificial(categories, given["size"], noise, given["seed"])
     n, n_clusters = read.X.shape[0], given.get("n_clusters")
     if n_clusters is None:
         return overclustering.overcluster(read.X, None, given["seed"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import click
 
-from unsplit.data.saving import added_file, earlier_results, verify_folder
+from unsplit.data.saving import added_file, verify_folder
 
 
 @click.command(
@@ -28,43 +28,24 @@ def verify(folder: str) -> None:
     short_help="Make the page of a saved result.",
 )
 @click.argument("folder", type=click.Path())
-@click.option(
-    "--out",
-    type=click.Path(),
-    metavar="FILE",
-    help="Where to write the page.  [default: report.html in FOLDER]",
-)
-def report(folder: str, out: str | None) -> None:
-    """Make the page of FOLDER, the result of an earlier `unsplit merge`.
+def report(folder: str) -> None:
+    """Make the page report.html of FOLDER, the result of an earlier `unsplit merge`.
 
     The folder is verified first. The page has a picture of the data and exemplars if that merge was
     run with --report; otherwise it has the answer, the tree, all distances and the pairs to review.
     """
     # Imported here, because verify needs none of it.
     from unsplit.cli.console import Console
-    from unsplit.cli.outputs import about_run, refuse_replacing, require_name
-    from unsplit.report.api import PAGE, Content, content_of_folder, files_of_result, make_page
+    from unsplit.cli.outputs import about_run
+    from unsplit.report.api import PAGE, content_of_folder, files_of_result, make_page
 
-    def write_page(path: str | os.PathLike[str]) -> Content:
-        content, result = content_of_folder(folder)
-        make_page(replace(content, about=about_run(result))).save(path)
-        return content
-
-    if out is not None:
-        require_name(out)
-        for name in earlier_results(folder):
-            if name != PAGE:
-                refuse_replacing(os.path.join(folder, name), [out])
     files_of_result(folder)  # before anything is created where no result is
-    if out is None:
-        out = os.path.join(folder, PAGE)
-        with Console(progress=False).show_warnings(), added_file(folder, PAGE) as new:
-            content = write_page(new)
-    else:
-        content = write_page(out)
+    with Console(progress=False).show_warnings(), added_file(folder, PAGE) as new:
+        content, result = content_of_folder(folder)
+        make_page(replace(content, about=about_run(result))).save(new)
     if not len(content.kept.picture_xy):
         click.echo(
             "The page has no picture of the data, because the result was saved without one; run "
             "unsplit merge with --report to get it."
         )
-    click.echo(f"Open {out} in a browser.")
+    click.echo(f"Open {os.path.join(folder, PAGE)} in a browser.")

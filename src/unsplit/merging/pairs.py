@@ -48,8 +48,8 @@ def mean_rank(*distances: Matrix) -> Matrix:
 class Linked:
     """Average linkage on a fixed matrix.
 
-    ``statistic`` is the name of what the matrix holds, ``known`` which pairs could be compared; the
-    others count only if no pair of two merged clusters could be compared.
+    ``statistic`` is the name of what the matrix holds, ``known`` which pairs could be compared, or
+    how much each counts; the others count only if no pair of two merged clusters could be compared.
     """
 
     unlinked = np.inf
@@ -58,7 +58,7 @@ class Linked:
         self,
         matrix: Matrix,
         statistic: str,
-        known: NDArray[np.bool_] | None = None,
+        known: NDArray[np.bool_] | Index | None = None,
     ) -> None:
         self.matrix = np.array(matrix, np.float64)
         self.statistic = statistic

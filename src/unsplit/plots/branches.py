@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import check_whole
-from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.plots import style
 
@@ -33,8 +31,6 @@ class Dendrogram:
         Number of initial clusters in each leaf.
     leaf_clusters : ndarray of shape (m,)
         New cluster of each leaf; −1 if its initial clusters belong to several.
-    is_tiny : ndarray of shape (m,)
-        Whether a leaf is a single cluster of fewer than ten observations, if most have more.
     leaf_heights : ndarray of shape (m,)
         ``base``, or the height of the last merge inside the leaf.
     x, y : ndarrays of shape (b, 4)
@@ -61,7 +57,6 @@ class Dendrogram:
     names: tuple[str, ...]
     n_members: Index
     leaf_clusters: Index
-    is_tiny: NDArray[np.bool_]
     leaf_heights: style.Floats
     x: style.Floats
     y: style.Floats
@@ -108,17 +103,15 @@ def dendrogram_data(tree: MergeTree, *, most_leaves: int | None = None) -> Dendr
     leaves = leaves[np.argsort(first[leaves])]
     members = np.append(np.ones(k), tree.linkage[:, 3]).astype(np.int64)
     x, y = _brackets(tree, n_folded, first, heights)
-    tiny = np.append(style.tiny_clusters(tree), np.zeros(k - 1, bool))
     return Dendrogram(
         names=tuple(style.node_name(tree, leaf) for leaf in leaves.tolist()),
         n_members=members[leaves],
         leaf_clusters=clusters[leaves],
-        is_tiny=tiny[leaves],
         leaf_heights=heights[leaves],
         x=x,
         y=y,
         branch_clusters=clusters[k + n_folded :],
-        groups=_groups(clusters[leaves], members[leaves]),
+        groups=style.merged_rows(clusters[leaves], members[leaves]),
         base=float(heights[0]),
         cut=_cut_height(tree),
         n_folded=n_folded,
@@ -131,8 +124,7 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = Non
     Merges that were made have the colour of their new cluster, whose number and largest member
     are written beside its initial clusters.  Merges that were not made are grey.  A dashed line
     marks the cut if one height separates the two kinds; after :meth:`~unsplit.MergeTree.undo`
-    there may be no such height.  Leaves are named if there is room.  Names of clusters with fewer
-    than ten observations are grey and slanted, unless most clusters are that small.
+    there may be no such height.  Leaves are named if there is room.
 
     Parameters
     ----------
@@ -171,22 +163,9 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = Non
     room = 0.04 * (highest - data.base or 1.0)
     ax.set(xlim=(highest + room, data.base), ylim=(n_leaves - 0.3, -0.7))
     _label(ax, data, tree)
-    sizes = style.group_sizes(tree)
-    groups = [
-        style.Group(style.group_name(tree, one), first, last, int(sizes[one]), colours[one])
-        for one, first, last in data.groups.tolist()
-    ]
-    _explain(ax, data, style.write_groups(ax, groups), len(groups))
+    of_groups = [colours[cluster] for cluster in data.groups[:, 0].tolist()]
+    _explain(ax, data, style.write_groups(ax, tree, data.groups, of_groups))
     return ax
-
-
-def _groups(leaf_clusters: Index, n_members: Index) -> Index:
-    """Find the leaves of every new cluster that was merged: cluster, first and last leaf."""
-    starts = np.flatnonzero(np.diff(leaf_clusters, prepend=-2))
-    ends = np.append(starts[1:], len(leaf_clusters))
-    inside = np.add.reduceat(n_members, starts)
-    shown = (inside > 1) & (leaf_clusters[starts] >= 0)
-    return np.stack([leaf_clusters[starts], starts, ends - 1], axis=1)[shown]
 
 
 def _brackets(
@@ -241,9 +220,6 @@ def _label(ax: Any, data: Dendrogram, tree: MergeTree) -> None:
     style.clean(ax, "bottom")
     ax.yaxis.tick_right()
     style.write_names(ax, data.names, "y")
-    for label, tiny in zip(ax.get_yticklabels(), data.is_tiny, strict=False):
-        if tiny:
-            label.set(color=style.GREY, fontstyle="italic")
     if ax.get_window_extent().height / ax.figure.dpi > TALL:
         ax.tick_params(axis="x", top=True, labeltop=True)
     ax.set_xlabel(style.axis_label(tree.statistic), color=style.INK, loc="left")
@@ -253,15 +229,13 @@ def _label(ax: Any, data: Dendrogram, tree: MergeTree) -> None:
     )  # fmt: skip
 
 
-def _explain(ax: Any, data: Dendrogram, n_named: int, n_groups: int) -> None:
+def _explain(ax: Any, data: Dendrogram, named: str) -> None:
     """Say below the axis what is not shown, or shown in another way."""
     notes = ["grey lines: merges that were not made"] if (data.branch_clusters < 0).any() else []
-    if data.is_tiny.any():
-        notes.append(f"grey names: fewer than {FEW} observations")
     if data.n_folded:
         notes.append(f"wedges: the first {data.n_folded:,} merges")
     if (data.leaf_clusters < 0).any():
         notes.append("grey wedges: several new clusters")
-    if n_named < n_groups:
-        notes.append(f"named: the {n_named:,} largest of {n_groups:,} merged clusters")
+    if named:
+        notes.append(named)
     ax.xaxis.label.set_text("\n".join([ax.get_xlabel(), "; ".join(notes)]).strip())

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.plots import style
 
@@ -33,9 +32,6 @@ class MergeCurve:
         Position just after the last merge that was made, on the scale of ``n_left``.
     n_left_out : int
         Number of merges before the cut that were not made.
-    is_tiny : ndarray
-        Whether one of the two clusters has fewer than ten observations, if most initial clusters
-        have more.
 
     Examples
     --------
@@ -53,7 +49,6 @@ class MergeCurve:
     taken: NDArray[np.bool_]
     cut: float
     n_left_out: int
-    is_tiny: NDArray[np.bool_]
 
 
 def merge_curve_data(tree: MergeTree) -> MergeCurve:
@@ -89,7 +84,6 @@ def merge_curve_data(tree: MergeTree) -> MergeCurve:
         taken=tree.taken,
         cut=k - n_before - 0.5,
         n_left_out=n_before - int(tree.taken.sum()),
-        is_tiny=_tiny_merges(tree),
     )
 
 
@@ -97,10 +91,9 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     """Draw the TVD of every merge with its 95% interval, and where merging stopped.
 
     Merging goes from left to right.  A thin line shows the statistic that ranked the pairs; a tree
-    from a matrix has only this line.  Merges with a cluster of fewer than ten observations are
-    grey, because little is known about them.  Merges before the cut that were not made are hollow.
-    The last merge before the cut and the first after it are named.  The axis is logarithmic if
-    there are many merges and the cut is among the last of them.
+    from a matrix has only this line.  Merges before the cut that were not made are hollow.  The
+    last merge before the cut and the first after it are named.  The axis is logarithmic if there
+    are many merges and the cut is among the last of them.
 
     Parameters
     ----------
@@ -134,12 +127,6 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     return ax
 
 
-def _tiny_merges(tree: MergeTree) -> NDArray[np.bool_]:
-    if not style.tiny_clusters(tree).any():
-        return np.zeros(len(tree.merges), bool)
-    return np.array([min(merge.size_left, merge.size_right) < FEW for merge in tree.merges])
-
-
 def _draw_both(ax: Any, data: MergeCurve, statistic: str) -> None:
     """Draw the TVD and the statistic that ranked the pairs."""
     _draw_tvd(ax, data)
@@ -158,18 +145,18 @@ def _draw_both(ax: Any, data: MergeCurve, statistic: str) -> None:
 def _draw_tvd(ax: Any, data: MergeCurve) -> None:
     n = len(data.n_left)
     bar = min(3.0, max(0.5, 150 / max(n, 1)))
-    dots: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 1.5 + 0.6 * bar}
+    ends: dict[str, Any] = {"color": style.COLOURS[0], "alpha": 0.3, "linewidth": bar}
+    dots: dict[str, Any] = {
+        "color": style.COLOURS[0],
+        "linestyle": "",
+        "marker": "o",
+        "markersize": 1.5 + 0.6 * bar,
+        "markeredgewidth": 0,
+    }
     if n <= FEW_MERGES:  # a line through very many points is hard to read
         ax.plot(data.n_left, data.tvd, color=style.COLOURS[0], linewidth=1.2)
-    kinds = [
-        (data.is_tiny, style.GREY, f"TVD with a cluster of fewer than {FEW} observations"),
-        (~data.is_tiny, style.COLOURS[0], "TVD with 95% interval"),
-    ]
-    for shown, colour, label in kinds:
-        at = data.n_left[shown]
-        if len(at):
-            ax.vlines(at, data.low[shown], data.high[shown], color=colour, alpha=0.3, linewidth=bar)
-            ax.plot(at, data.tvd[shown], color=colour, label=label, markeredgewidth=0, **dots)
+    ax.vlines(data.n_left, data.low, data.high, **ends)
+    ax.plot(data.n_left, data.tvd, label="TVD with 95% interval", **dots)
     values = np.append(data.statistic, [0, 1])
     ax.set_ylim(values.min() - 0.02, values.max() + 0.02)
 

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.errors import InputError, numeric_array
-from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots import style
@@ -28,18 +27,13 @@ class Distances:
     Parameters
     ----------
     order : ndarray of shape (k,)
-        Initial clusters in the order of the dendrogram; tiny ones come last, in the same order.
+        Initial clusters in the order of the dendrogram.
     names : tuple of k str
         Their names, in this order.
     tvd : ndarray of shape (k, k)
         Their distances, in this order.
-    blocks : ndarray of shape (b, 2)
-        First row of each new cluster, and the row after its last.  A new cluster with tiny members
-        has a second block for them.
-    block_clusters : ndarray of shape (b,)
-        New cluster of each block.
-    n_tiny : int
-        Number of clusters of fewer than ten observations; 0 if most clusters are that small.
+    groups : ndarray of shape (c, 3)
+        New clusters that were merged, with their first and last row.
     lowest : float
         Start of the colour scale: the smallest distance between two clusters, rounded down to a
         tenth, at most 0.9.
@@ -55,14 +49,12 @@ class Distances:
     order: Index
     names: tuple[str, ...]
     tvd: NDArray[np.float64]
-    blocks: Index
-    block_clusters: Index
-    n_tiny: int
+    groups: Index
     lowest: float
 
 
 def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
-    """Sort the distances as in the dendrogram and find the block of each new cluster.
+    """Sort the distances as in the dendrogram and find the rows of each new cluster.
 
     Parameters
     ----------
@@ -80,26 +72,18 @@ def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
     >>> import unsplit
     >>> D = [[0, 0.9, 0.1], [0.9, 0, 0.8], [0.1, 0.8, 0]]
     >>> data = distances_data(unsplit.merge(D, n_clusters=2), D)
-    >>> data.order, data.blocks.tolist()
-    (array([0, 2, 1]), [[0, 2], [2, 3]])
+    >>> data.order, data.groups.tolist()
+    (array([0, 2, 1]), [[0, 0, 1]])
     """
     style.check_tree(tree)
-    matrix = _checked(tree, tvd)
-    tiny = style.tiny_clusters(tree)
+    matrix = matrix_of(tree, tvd)
     order = style.leaf_order(tree)
-    order = np.concatenate([order[~tiny[order]], order[tiny[order]]])
-    large = ~tiny[:, None] & ~tiny & ~np.eye(len(order), dtype=bool)
-    smallest = np.nanmin(matrix[large], initial=0.9)
-    starts = np.diff(tree.groups[order], prepend=-1) != 0
-    starts |= np.diff(tiny[order], prepend=False)
-    blocks = np.flatnonzero(starts)
+    smallest = np.nanmin(matrix[~np.eye(len(order), dtype=bool)], initial=0.9)
     return Distances(
         order=order,
         names=tuple(tree.name(int(leaf)) for leaf in order),
         tvd=matrix[np.ix_(order, order)],
-        blocks=np.stack([blocks, np.append(blocks[1:], len(order))], axis=1),
-        block_clusters=tree.groups[order[blocks]],
-        n_tiny=int(tiny.sum()),
+        groups=style.merged_rows(tree.groups[order], np.ones_like(order)),
         lowest=float(np.floor(10 * smallest) / 10),
     )
 
@@ -108,9 +92,8 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     """Draw a heatmap of all distances in the order of the dendrogram.
 
     New clusters are outlined and named, unless they consist of one initial cluster.  Names of
-    initial clusters are written if there is room.  Clusters of fewer than ten observations come
-    last, behind a line: too little is known about them, and they would cut the others apart.  The
-    colour scale starts at the smallest distance between two clusters, rounded down to a tenth.
+    initial clusters are written if there is room.  The colour scale starts at the smallest distance
+    between two clusters, rounded down to a tenth.
 
     Parameters
     ----------
@@ -134,9 +117,8 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     ['0', '2', '1']
     """
     data = distances_data(tree, tvd)
-    groups = _groups(tree, data)
     side = float(np.clip(2.5 + 0.11 * tree.n_initial, 5.5, 9.0))
-    side = float(np.clip(1.0 + 0.11 * len(groups), side, LARGEST_SIDE))
+    side = float(np.clip(1.0 + 0.11 * len(data.groups), side, LARGEST_SIDE))
     # Names stand to the left and below, new clusters and the colour bar to the right.
     names = 0.07 * max(len(style.short_name(name)) for name in data.names)
     ax = style.axes_or_new(ax, side + names + 3.2, side + names)
@@ -149,15 +131,14 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     bar.set_label(style.axis_label("tv").replace(": ", "\n"), color=style.INK)
     bar.ax.tick_params(colors=style.INK)
     bar.outline.set_visible(False)
-    n_named = style.write_groups(ax, groups)
-    if n_named < len(groups):
-        note = f"named: the {n_named:,} largest of {len(groups):,} merged clusters"
-        ax.xaxis.label.set_text(f"{ax.get_xlabel()}\n{note}")
+    colours = [BARS[i % 2] for i in range(len(data.groups))]
+    named = style.write_groups(ax, tree, data.groups, colours)
+    ax.xaxis.label.set_text(f"{ax.get_xlabel()}\n{named}".strip())
     return ax
 
 
-def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float64]:
-    """Return the distances as a matrix; raise an error if they do not fit the tree."""
+def matrix_of(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float64]:
+    """The distances as a matrix; raises an error if they do not fit the tree."""
     k = tree.n_initial
     if isinstance(tvd, PairwiseTVD):
         if not np.array_equal(tvd.cluster_ids, tree.cluster_ids):
@@ -181,44 +162,14 @@ def _checked(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float6
     return matrix
 
 
-def _groups(tree: MergeTree, data: Distances) -> list[style.Group]:
-    """Describe the merged clusters, and the tiny ones as a group of their own."""
-    n_members, sizes = np.bincount(tree.groups), style.group_sizes(tree)
-    k = tree.n_initial
-    blocks: dict[int, tuple[int, int]] = {}
-    for cluster, (start, end) in zip(data.block_clusters.tolist(), data.blocks, strict=True):
-        if n_members[cluster] > 1:
-            blocks.setdefault(cluster, (int(start), int(end) - 1))
-    first_tiny = k - data.n_tiny
-    groups = [
-        style.Group(style.group_name(tree, cluster), *rows, int(sizes[cluster]), BARS[i % 2])
-        for i, (cluster, rows) in enumerate(blocks.items())
-        if rows[0] < first_tiny
-    ]
-    if data.n_tiny:
-        name = f"{data.n_tiny:,} tiny (fewer than {FEW} observations)"
-        # Their rows are those of the tiny ones, so they have no bar of their own.
-        inside = [str(cluster) for cluster, rows in blocks.items() if rows[0] >= first_tiny]
-        name += f", all of {', '.join(inside)}" if inside else ""
-        # With the largest size, so that this name is never left out.
-        groups.append(style.Group(name, first_tiny, k - 1, int(tree.sizes.sum()), style.GREY))
-    return groups
-
-
 def _outline(ax: Any, data: Distances) -> None:
     from matplotlib.collections import PolyCollection
 
-    ends = [(a - 0.5, b - 0.5) for a, b in data.blocks.tolist() if b - a > 1]
+    ends = [(a - 0.5, b + 0.5) for _, a, b in data.groups.tolist()]
     squares = [[(a, a), (b, a), (b, b), (a, b)] for a, b in ends]
-    thin = len(data.blocks) > 100
+    thin = len(ends) > 100
     look: dict[str, Any] = {"facecolors": "none", "edgecolors": OUTLINE}
     ax.add_collection(PolyCollection(squares, linewidths=0.8 if thin else 1.6, **look))
-    if data.n_tiny:
-        border = len(data.order) - data.n_tiny - 0.5
-        # Paler, because these distances are rough guesses.
-        for line, pale in ((ax.axhline, ax.axhspan), (ax.axvline, ax.axvspan)):
-            line(border, color=style.GREY, linewidth=1.5)
-            pale(border, len(data.order) - 0.5, facecolor="white", alpha=0.45, linewidth=0)
 
 
 def _label(ax: Any, data: Distances, tree: MergeTree) -> None:

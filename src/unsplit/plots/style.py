@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +10,6 @@ from scipy.optimize import isotonic_regression
 
 from unsplit._typing import Index
 from unsplit.errors import InputError, check_type, shown
-from unsplit.merging.limits import FEW
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.scores import DIVERGENCES
 
@@ -142,18 +141,16 @@ def _largest(tree: MergeTree, members: Index) -> str:
     return tree.name(int(members[np.argmax(tree.sizes[members])]))
 
 
-def group_sizes(tree: MergeTree) -> Index:
-    """Return the number of observations in each new cluster, shape (n_clusters,)."""
-    return np.bincount(tree.groups, weights=tree.sizes).astype(np.int64)
+def merged_rows(clusters: Index, n_members: Index) -> Index:
+    """Find the rows of every new cluster that was merged: cluster, first and last row.
 
-
-def tiny_clusters(tree: MergeTree) -> NDArray[np.bool_]:
-    """Return which initial clusters are too small to be compared well, shape (k,).
-
-    If most clusters are that small, none stands out.
+    Each row has a new cluster, or −1, and a number of initial clusters.
     """
-    tiny = tree.sizes < FEW
-    return tiny if 2 * tiny.sum() <= len(tiny) else np.zeros(len(tiny), bool)
+    starts = np.flatnonzero(np.diff(clusters, prepend=-2))
+    ends = np.append(starts[1:], len(clusters))
+    inside = np.add.reduceat(n_members, starts)
+    shown = (inside > 1) & (clusters[starts] >= 0)
+    return np.stack([clusters[starts], starts, ends - 1], axis=1)[shown]
 
 
 # --- axes and names -------------------------------------------------------------------------------
@@ -273,16 +270,6 @@ def clean(ax: Any, *spines: str) -> None:
     ax.tick_params(colors=INK, labelsize=LARGEST_TEXT)
 
 
-class Group(NamedTuple):
-    """Rows of a figure with a common name; where room is short, the largest groups are named."""
-
-    name: str
-    first: int
-    last: int
-    size: int
-    colour: str
-
-
 def spread(wanted: ArrayLike, gap: float, low: float, high: float) -> Floats:
     """Move sorted positions apart as little as possible, to at least ``gap`` from each other.
 
@@ -301,42 +288,47 @@ def spread(wanted: ArrayLike, gap: float, low: float, high: float) -> Floats:
     return np.clip(level, low, max(low, high - steps[-1])) + steps
 
 
-def write_groups(ax: Any, groups: list[Group]) -> int:
-    """Write the names of groups of rows to the right of the axes; return how many have room.
+def write_groups(ax: Any, tree: MergeTree, groups: Index, colours: Sequence[str]) -> str:
+    """Write the names of merged clusters, as :func:`merged_rows` finds them, beside the axes.
 
     A bar marks the rows of each group, and a thin line leads from the bar to a name that had to
-    move.  Row i must be at y = i, and y must grow downwards.  Call this last, because it needs to
-    know the final size of the axes.
+    move.  Where room is short, the largest groups are named, and a note about it is returned.
+    Row i must be at y = i, and y must grow downwards.  Call this last, because it needs to know the
+    final size of the axes.
     """
     low, high = sorted(ax.get_ylim())
+    sizes = np.bincount(tree.groups, tree.sizes)[groups[:, 0]]
+    by_size, centres = np.argsort(-sizes, kind="stable"), groups[:, 1:].mean(axis=1)
     # No more names than the whole figure has lines: writing and measuring thousands takes long.
-    named = _largest_groups(groups, range(len(groups)), _lines_of_text(ax.figure.bbox.height, ax))
+    named = by_size[: _lines_of_text(ax.figure.bbox.height, ax)].tolist()
     beside, bars = _beside(ax), _width_of_names(ax) + TO_BARS
     look = {"va": "center", "color": INK, "parse_math": False, "transform": beside}
     x, look["fontsize"] = bars + TO_NAMES, LARGEST_GROUP_TEXT
-    centres = [(group.first + group.last) / 2 for group in groups]
-    texts = {i: ax.text(x, centres[i], groups[i].name, **look) for i in named}
+    texts = {i: ax.text(x, centres[i], group_name(tree, int(groups[i, 0])), **look) for i in named}
     figure = ax.figure.figure  # also of a part of a figure
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)  # gives the axes their final size
     ax.apply_aspect()
     fit_names(ax)
-    shown = _largest_groups(groups, named, _lines_of_text(ax.get_window_extent().height, ax))
-    for i in set(named).difference(shown):
+    n_shown = _lines_of_text(ax.get_window_extent().height, ax)
+    for i in named[n_shown:]:
         texts[i].remove()
+    shown = sorted(named[:n_shown])
     row = points_per_row(ax, "y", high - low)
     size = float(np.clip(row / LINE, USUAL_GROUP_TEXT, LARGEST_GROUP_TEXT))
     size = min(size, row * (high - low) / LINE / max(len(shown), 1))
     half = LINE * size / row / 2
-    places = spread([centres[i] for i in shown], 2 * half, low + half, high - half).tolist()
+    places = spread(centres[shown], 2 * half, low + half, high - half).tolist()
     leaders = []
     for i, place in zip(shown, places, strict=True):
         texts[i].set(fontsize=size, y=place)
         leaders.append([(bars + 2, centres[i]), (x - 2.5, place)])
     _lines(ax, beside, leaders, colors=GREY, linewidths=0.5)
-    rows = [[(bars, group.first - 0.3), (bars, group.last + 0.3)] for group in groups]
-    _lines(ax, beside, rows, colors=[group.colour for group in groups], linewidths=2.5)
-    return len(shown)
+    rows = [[(bars, first - 0.3), (bars, last + 0.3)] for _, first, last in groups.tolist()]
+    _lines(ax, beside, rows, colors=colours, linewidths=2.5)
+    if len(shown) == len(groups):
+        return ""
+    return f"named: the {len(shown):,} largest of {len(groups):,} merged clusters"
 
 
 def _lines_of_text(height: float, ax: Any) -> int:
@@ -366,9 +358,3 @@ def _width_of_names(ax: Any) -> float:
     widths = [label.get_window_extent().width for label in ax.get_yticklabels()]
     # Text is a little wider when it is drawn with another number of dots per inch.
     return 1.08 * max(widths, default=0.0) * 72 / ax.figure.dpi + TO_BARS
-
-
-def _largest_groups(groups: list[Group], some: Iterable[int], n: int) -> list[int]:
-    """Return the positions of the n largest of some groups, in order."""
-    by_size = sorted(some, key=lambda i: -groups[i].size)
-    return sorted(by_size[:n])

@@ -26,6 +26,7 @@ from unsplit.errors import InputError, shown
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
+from unsplit.plots.matrix import matrix_of
 from unsplit.report import sections
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Kept, Source, collect
@@ -214,12 +215,15 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
     noise = noise if estimate is None else estimate.n_noise
     review = sections.review_section(view, kept)
+    given = content.distances
+    given = content.distances
+    matrix = None if given is None else matrix_of(tree, given)
     return _rendered(
         {
             "answer": sections.answer(tree, noise, len(view.leaves) if view.folded else None),
             "look": sections.look_first(view, review["pairs"]),
             "tree": sections.tree_section(view),
-            "matrix": sections.matrix_section(view, _matrix(content), estimate),
+            "matrix": sections.matrix_section(view, matrix, estimate),
             "picture": sections.picture_section(view, kept),
             "exemplars": sections.exemplar_section(view, kept),
             "features": sections.feature_section(view, kept),
@@ -245,16 +249,6 @@ def _about(tree: MergeTree) -> dict[str, Any]:
         "command": "",
         "again": 'unsplit.merge(distances, constraints="unsplit-review.json")',
     }
-
-
-def _matrix(content: Content) -> NDArray[np.float64] | None:
-    if content.distances is None:
-        return None
-    from unsplit.plots.matrix import distances_data
-
-    data = distances_data(content.tree, content.distances)  # refuses what does not fit the tree
-    place = np.argsort(data.order)
-    return data.tvd[np.ix_(place, place)]
 
 
 def _rendered(data: Mapping[str, Any]) -> Report:
@@ -309,11 +303,6 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
     folder, files = Path(path), files_of_result(path)
     tree = MergeTree.load(folder / "tree.npz")
     distances = PairwiseTVD.load(folder / "distances.npz")
-    if not np.array_equal(tree.cluster_ids, distances.cluster_ids):
-        raise InputError(
-            f"the tree and the distances in {os.path.join(path, '')} are of different clusters; "
-            "merge again."
-        )
     kept = Kept.load(folder / KEPT, tree.n_initial) if KEPT in files else Kept()
     ids, clusters = _rows(folder / "labels.csv", tree)
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
@@ -328,9 +317,4 @@ def _rows(path: Path, tree: MergeTree) -> tuple[NDArray[Any], Index]:
         rows = [(row["id"], row["old"]) for row in csv.DictReader(file)]
     names = tree.cluster_ids.tolist()
     place = {"": -1, "-1": -1} | {str(name): i for i, name in enumerate(names)}
-    unknown = {old for _, old in rows} - place.keys()
-    if unknown:
-        raise InputError(
-            f"{path} has the cluster {min(unknown)!r}, which is not in the tree; merge again."
-        )
     return np.array([one for one, _ in rows]), np.array([place[old] for _, old in rows], np.int64)
