@@ -51,6 +51,14 @@ Augment = str | bool | nn.Module
 BY_NETWORK: Any = None
 
 
+# What numbers may be.
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "learning_rate": (lambda x: 0 < x < np.inf, "a positive number, such as 0.001"),
+    "weight_decay": (lambda x: 0 <= x < np.inf, "a number of at least 0"),
+    "averaging": (lambda x: 0 <= x < 1, "a number of at least 0 and less than 1, such as 0.99"),
+}
+
+
 @dataclass(frozen=True, repr=False)
 class TrainConfig:
     """How to train.  The defaults suit most data.
@@ -110,18 +118,9 @@ class TrainConfig:
         for name, least in (("epochs", 1), ("patience", 1), ("batch_size", 1), ("least_steps", 0)):
             if name in given:
                 check_whole(name, given[name], least)
-        rate, decay = self.learning_rate, self.weight_decay
-        if rate is not BY_NETWORK and not (is_number(rate) and 0 < rate < np.inf):
-            raise InputError(
-                f"learning_rate must be a positive number, got {shown(rate)}; 0.001 is usual."
-            )
-        if decay is not BY_NETWORK and not (is_number(decay) and 0 <= decay < np.inf):
-            raise InputError(f"weight_decay must be a number of at least 0, got {shown(decay)}.")
-        if not is_number(self.averaging) or not 0 <= self.averaging < 1:
-            raise InputError(
-                "averaging must be a number of at least 0 and less than 1, got "
-                f"{shown(self.averaging)}; 0.99 is usual."
-            )
+        for name, (fits, wanted) in RANGES.items():
+            if name in given and not (is_number(given[name]) and fits(given[name])):
+                raise InputError(f"{name} must be {wanted}, got {shown(given[name])}.")
         if self.batch_folds is not None:
             check_flag("batch_folds", self.batch_folds, "None")
 

@@ -84,8 +84,8 @@ class StepRecord:
 
     Examples
     --------
-    >>> StepRecord(epoch=2, done=3, total=10, least_epochs=9, most_epochs=50).share
-    0.3
+    >>> StepRecord(epoch=2, done=3, total=10, least_epochs=9, most_epochs=50).done
+    3
     """
 
     epoch: int
@@ -93,11 +93,6 @@ class StepRecord:
     total: int
     least_epochs: int
     most_epochs: int
-
-    @property
-    def share(self) -> float:
-        """How much of the epoch is done, from 0 to 1."""
-        return self.done / max(self.total, 1)
 
 
 class Reporter:

@@ -177,11 +177,14 @@ class Sharded(Group):
         (self.whole,) = networks
         head, self.ranks = self.whole.head, ranks
         self.own = ranks.part(head.n_clusters)
-        large = head.n_clusters * head.in_features > LARGE_HEAD
-        super().__init__([self._shard()], folds, learning_rate, weight_decay, large)
+        super().__init__([self._shard()], folds, learning_rate, weight_decay)
         self.k = head.n_clusters
         self.recordable = False  # processes wait for each other in a step
         self._shared = [param for param in self.body() if param.requires_grad]
+
+    def _has_large_head(self) -> bool:
+        head = self.whole.head
+        return head.n_clusters * head.in_features > LARGE_HEAD
 
     def _shard(self) -> Network:
         """Copy the network, with the output weights of the own clusters alone."""
