@@ -3,8 +3,7 @@
 .h5ad, .parquet and Arrow files are parsed in the program itself, by HDF5 and Arrow.  Each of these
 formats is written in several ways; copies with other bytes, cut short or with exchanged parts are
 read in another process.  A case that ends this process, or takes longer than a limit, is named by
-its number, with which it can be repeated.  Such an .h5ad file is then read as the program reads it,
-after a trial in a process of its own.
+its number, with which it can be repeated.
 
     python -m benchmarks.damaged_files --cases 5000 [--format h5ad] [--only 1234]
 """
@@ -25,8 +24,8 @@ from typing import Any
 import numpy as np
 
 LABELS = "leiden"
-# Longest time for one file, and for its trial in another process.
-SECONDS, SECONDS_OF_TRIAL = 40.0, 15.0
+# Longest time for one file.
+SECONDS = 40.0
 BYTES = 6 * 2**30
 
 
@@ -150,22 +149,13 @@ def read_cases(
     numbers: range,
     folder: Path,
     line: Connection,
-    tried_out: bool,
 ) -> None:
-    """Read damaged files one after the other, and tell how each went.
-
-    If not ``tried_out``, .h5ad files are read without the trial in another process.
-    """
+    """Read damaged files one after the other, and tell how each went."""
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     warnings.simplefilter("ignore")
     import unsplit
-    import unsplit.data.readers.h5ad
-    import unsplit.data.readers.isolated
 
-    unsplit.data.readers.isolated.SECONDS_PER_FILE = SECONDS_OF_TRIAL
-    if not tried_out:
-        setattr(unsplit.data.readers.h5ad, "parsed", lambda *_: None)  # noqa: B010
     path = folder / f"damaged.{ending}"
     for number in numbers:
         path.write_bytes(case(ending, sources, number))
@@ -191,43 +181,34 @@ def sources_of(ending: str, folder: Path) -> list[bytes]:
     return found
 
 
-def fuzz(ending: str, cases: range, tried_out: bool = False) -> Counter[str]:
-    """Read damaged files of a format; print what should not happen, and count what did.
-
-    What ends or holds up the process without a trial is read again with it.
-    """
+def fuzz(ending: str, cases: range) -> Counter[str]:
+    """Read damaged files of a format; print what should not happen, and count what did."""
     counts: Counter[str] = Counter()
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as name:
         sources, left = sources_of(ending, Path(name)), cases
         while len(left):
             ours, theirs = context.Pipe()
-            args = (ending, sources, left, Path(name), theirs, tried_out)
+            args = (ending, sources, left, Path(name), theirs)
             process = context.Process(target=read_cases, args=args)
             process.start()
             theirs.close()
-            patience = 5 * SECONDS if tried_out else SECONDS
-            last, how, why = listened(ours, left[0] - 1, counts, patience)
+            last, how, why = listened(ours, left[0] - 1, counts)
             if how == "begun":
                 process.kill()
                 counts[why] += 1
                 print(f"{ending} {last}: {why}", flush=True)
-                if ending == "h5ad" and not tried_out:
-                    again = fuzz(ending, range(last, last + 1), tried_out=True)
-                    counts.update({f"{how} after a trial": n for how, n in again.items()})
             process.join()
             left = range(last + 1, cases.stop)
     return counts
 
 
-def listened(
-    line: Connection, last: int, counts: Counter[str], patience: float
-) -> tuple[int, str, str]:
+def listened(line: Connection, last: int, counts: Counter[str]) -> tuple[int, str, str]:
     """Count what a process tells until it ends or says nothing; its last words."""
     first, how, why = last, "begun", "hang"
     try:
         # The first answer waits for imports.
-        while line.poll(patience if last > first else 5 * SECONDS):
+        while line.poll(SECONDS if last > first else 5 * SECONDS):
             last, how, why = line.recv()
             if how == "begun":
                 why = "hang"

@@ -434,21 +434,20 @@ def test_a_real_anndata_and_its_relatives_are_refused(tmp_path):
     adata = small()
     with pytest.raises(InputError, match="X is an AnnData"):
         unsplit.pairwise_tvd(adata, LABELS)
-    with pytest.raises(InputError, match=r"X is a Raw, not an array; pass its matrix, adata.raw.X"):
+    with pytest.raises(InputError, match=r"X is a Raw, not an array; write"):
         unsplit.pairwise_tvd(adata.raw, LABELS)
     adata.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    with pytest.raises(InputError, match=r"X is a CSRDataset, .* X.to_memory\(\)"):
+    with pytest.raises(InputError, match=r"X is a CSRDataset, .* in memory"):
         unsplit.pairwise_tvd(backed.X, LABELS)
     backed.file.close()
 
 
 @pytest.mark.parametrize(
-    ("package", "name", "line"),
-    [("mudata", "MuData", r"mdata.mod\['rna'\]"), ("spatialdata", "SpatialData", "sdata.tables")],
+    ("package", "name"), [("mudata", "MuData"), ("spatialdata", "SpatialData")]
 )
-def test_other_containers_are_refused_too(package, name, line):
-    with pytest.raises(InputError, match=f"X is a {name}, not an array; .*{line}"):
+def test_other_containers_are_refused_too(package, name):
+    with pytest.raises(InputError, match=f"X is a {name}, not an array; write"):
         unsplit.pairwise_tvd(container(package, name), LABELS)
 
 

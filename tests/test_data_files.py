@@ -168,22 +168,11 @@ def test_all_columns_of_ids_are_removed_and_the_first_in_rank_counts():
     assert read.feature_names == ["a"]
 
 
-@pytest.mark.parametrize("separator", [",", "\t"])
-def test_names_of_rows_as_r_writes_them(separator):
-    name = "d.csv" if separator == "," else "d.tsv"
-    for ids in (["c1", "c2"], [1, 2]):
-        lines = [["a", "b"], [ids[0], 1, 2], [ids[1], 3, 4]]
-        write(name, "".join(separator.join(map(str, line)) + "\n" for line in lines))
-        read = read_observations(name)
-        assert read.row_ids.tolist() == ids
-        np.testing.assert_array_equal(read.X, [[1, 2], [3, 4]])
-
-
-@pytest.mark.parametrize(("line", "more"), [("5,1,2\n", 1), ("0.5,1,2\n", 1), ("1,2,3,4\n", 2)])
+@pytest.mark.parametrize(("line", "more"), [("5,1,2\n", 1), ("c1,1,2\n", 1), ("1,2,3,4\n", 2)])
 def test_more_values_than_names_are_refused(line, more):
     write("d.csv", "a,b\n" + line)
     sentence = (
-        f"d.csv has {more} more values … than column names; name every column in the first line."
+        f"d.csv has {more} more values … than column names; name every column in the first line, …"
     )
     refuses(sentence, "d.csv")
 

@@ -117,7 +117,7 @@ def test_every_ending_is_found_and_nothing_else():
     save_xyz("f/b/c.xyz", POINTS[0])
     for name in ("f/read.me", "f/.hidden.npy", "f/a/._m.off", "f/.cache/c/x.npy", "f/b/x.mtl"):
         write(name, "no cloud")
-    with pytest.warns(SkippedWarning, match=r"skipped 1 file in f .*: 'b/x\.mtl'"):
+    with pytest.warns(SkippedWarning, match=r"left out 1 .* in f of types .*: 'b/x\.mtl'"):
         read = unsplit.read("f")
     assert {Path(name).suffix for name in read.row_ids} == set(ENDINGS)
     assert len(read.row_ids) == 8
@@ -179,7 +179,7 @@ def test_nothing_but_broken_files_is_an_error_whatever_the_share(monkeypatch):
 def test_only_the_training_part_is_read():
     two_clusters("clouds/train")
     two_clusters("clouds/test")
-    with pytest.warns(SkippedWarning, match="those in 'test' are ignored"):
+    with pytest.warns(SkippedWarning, match="beside train: 'test'"):
         read = unsplit.read("clouds")
     assert read.row_ids[0] == "a/0.npy"
     assert len(read.row_ids) == 6

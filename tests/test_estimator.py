@@ -111,7 +111,7 @@ def test_fit_on_a_sparse_matrix(sparse):
 def test_without_pandas_only_the_frame_is_missing(merger, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert merger.tree_.review_table()["done"].count("merged") == 3
-    with pytest.raises(ImportError, match=r"pip install unsplit\[tables\].*review_table\(\)"):
+    with pytest.raises(ImportError, match=r"pip install unsplit\[tables\]"):
         _ = merger.review_
 
 

@@ -361,12 +361,9 @@ def test_table_has_a_row_for_every_merge():
 
 def test_to_frame_without_pandas_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"to_frame needs pandas: pip install unsplit\[tables\]"):
-        random_tree(3).to_frame()
-    with pytest.raises(
-        ImportError, match=r"review needs pandas: pip install unsplit\[tables\].*review_table"
-    ):
-        random_tree(3).review()
+    for method in ("to_frame", "review"):
+        with pytest.raises(ImportError, match=r"needs pandas: pip install unsplit\[tables\]"):
+            getattr(random_tree(3), method)()
 
 
 def test_repr():

@@ -21,31 +21,10 @@ from unsplit.plots.style import axes_or_new
 # ---- merge curve ----
 
 
-def test_merge_curve_has_the_merges_in_order():
-    tree = random_tree(20, 12)
-    data = plots.merge_curve_data(tree)
-    for step, merge in enumerate(tree.merges):
-        assert data.n_left[step] == tree.n_initial - (step + 1)
-        row = data.tvd[step], data.low[step], data.high[step], data.statistic[step]
-        assert row == (merge.tvd, merge.low, merge.high, merge.statistic)
-    np.testing.assert_array_equal(data.taken, tree.taken)
-
-
 @pytest.mark.parametrize("n_taken", [0, 1, 12, 18, 19])
 def test_cut_of_the_curve_lies_between_the_last_merge_made_and_the_next(n_taken):
-    data = plots.merge_curve_data(random_tree(20, n_taken))
-    np.testing.assert_array_equal(data.n_left > data.cut, data.taken)
-    assert data.cut == 20 - n_taken - 0.5
-    assert data.n_left_out == 0
-
-
-def test_merges_left_out_before_the_cut_are_counted():
-    tree = random_tree(20, 12)
-    data = plots.merge_curve_data(tree.undo(2))
-    before = data.n_left > data.cut
-    assert data.n_left_out == (before & ~data.taken).sum() >= 1
-    assert data.taken[before][-1]
-    assert not data.taken[~before].any()
+    (line,) = dashed_lines(plots.merge_curve(random_tree(20, n_taken)))
+    assert list(line.get_xdata()) == [20 - n_taken - 0.5] * 2
 
 
 def labels_above(ax):

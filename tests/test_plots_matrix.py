@@ -1,31 +1,20 @@
 import numpy as np
 import pytest
-from hypothesis import given
 
-from tests.plot_cases import quick, random_matrix, random_tree, trees, wedges
+from tests.plot_cases import random_matrix, random_tree, wedges
 from unsplit import plots
 from unsplit.errors import InputError
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import ScoreCounts
-
-
-@quick
-@given(trees)
-def test_rows_of_new_clusters(tree):
-    k = tree.n_initial
-    data = plots.distances_data(tree, random_matrix(k))
-    found = {g: set(data.order[a : b + 1].tolist()) for g, a, b in data.groups.tolist()}
-    merged = np.flatnonzero(np.bincount(tree.groups) > 1).tolist()
-    assert found == {g: set(np.flatnonzero(tree.groups == g).tolist()) for g in merged}
+from unsplit.plots.matrix import matrix_of
+from unsplit.plots.style import leaf_order
 
 
 def test_distances_are_in_the_order_of_the_tree():
     tree, D = random_tree(12, 6, names=list("abcdefghijkl")), random_matrix(12)
-    data = plots.distances_data(tree, D)
-    for i in range(12):
-        assert data.names[i] == tree.cluster_ids[data.order[i]]
-        for j in range(12):
-            assert data.tvd[i, j] == D[data.order[i], data.order[j]]
+    ax, order = plots.distances(tree, D), leaf_order(tree)
+    assert [label.get_text() for label in ax.get_xticklabels()] == list(tree.cluster_ids[order])
+    np.testing.assert_array_equal(ax.images[0].get_array(), D[np.ix_(order, order)])
 
 
 def pairwise_tvd_of(tvd, names):
@@ -37,8 +26,7 @@ def pairwise_tvd_of(tvd, names):
 def test_distances_take_a_result_as_well_as_its_matrix():
     tree, D = random_tree(12, 6, names=list("abcdefghijkl")), random_matrix(12)
     result = pairwise_tvd_of(D, list("abcdefghijkl"))
-    ours, theirs = plots.distances_data(tree, result), plots.distances_data(tree, result.tvd)
-    np.testing.assert_array_equal(ours.tvd, theirs.tvd)
+    np.testing.assert_array_equal(matrix_of(tree, result), matrix_of(tree, result.tvd))
 
 
 @pytest.mark.parametrize("names", [list("abcde"), list("abcx")])
@@ -46,7 +34,7 @@ def test_a_result_of_other_clusters_is_refused(names):
     k = len(names)
     result = pairwise_tvd_of(random_matrix(k), names)
     with pytest.raises(InputError, match=rf"the 4 clusters of the tree, got {k} clusters or other"):
-        plots.distances_data(random_tree(4, 2, names=list("abcd")), result)
+        plots.distances(random_tree(4, 2, names=list("abcd")), result)
 
 
 def test_a_matrix_of_another_shape_is_refused():
@@ -59,7 +47,7 @@ def test_a_matrix_of_another_shape_is_refused():
 def test_a_matrix_outside_zero_and_one_is_refused(factor, got):
     D = factor * np.array([[0, 0.75], [0.75, 0]]) + 0.0  # no -0
     with pytest.raises(InputError, match=rf"tvd must lie in \[0, 1\], got {got}; divide"):
-        plots.distances_data(random_tree(2, 1), D)
+        plots.distances(random_tree(2, 1), D)
 
 
 def test_distances_outline_every_new_cluster_of_more_than_one():
@@ -68,6 +56,8 @@ def test_distances_outline_every_new_cluster_of_more_than_one():
     squares = [path.get_extents() for path in wedges(ax).get_paths()]
     sizes = np.bincount(tree.groups)
     assert sorted(round(s.width) for s in squares) == sorted(sizes[sizes > 1])
+    groups = tree.groups[leaf_order(tree)]
+    assert all(len({*groups[round(s.x0 + 0.5) : round(s.x1 + 0.5)]}) == 1 for s in squares)
     assert all(s.width == s.height and s.x0 == s.y0 for s in squares)
 
 
@@ -78,7 +68,6 @@ def test_colours_begin_at_the_smallest_distance(smallest, lowest):
     D = np.maximum(random_matrix(6), smallest)
     D[0, 1] = D[1, 0] = smallest
     np.fill_diagonal(D, 0)
-    assert plots.distances_data(random_tree(6, 3), D).lowest == pytest.approx(lowest)
     image = plots.distances(random_tree(6, 3), D).images[0]
     assert image.get_clim() == pytest.approx((lowest, 1))
     assert image.colorbar.extend == ("min" if lowest else "neither")

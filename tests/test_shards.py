@@ -113,8 +113,7 @@ def test_links_and_absolute_names_are_never_followed(tmp_path):
         members[name] = link
     members |= samples([str(tmp_path / "secret"), "../out"])
     path = write(tmp_path / "x.tar", members)
-    with pytest.warns(SkippedWarning, match=r"left out 2 links in .*never followed"):
-        read = unsplit.read(path)
+    read = unsplit.read(path)
     # Their own content, and not that of the file on this disk.
     assert read.row_ids.tolist() == ["0", "1", "2", "3", str(tmp_path / "secret"), "../out"]
     assert int(read.X[4].float().mean()) < 30

@@ -11,7 +11,7 @@ from tests.any_data_cases import CPU, Items, clouds, everything, images
 from tests.checks import about
 from unsplit.data.rows import base
 from unsplit.data.rows import datasets as streams
-from unsplit.data.rows.base import TensorRows
+from unsplit.data.rows.base import Rows
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.kinds import observations
 from unsplit.errors import InputError
@@ -49,9 +49,7 @@ def test_items_of_every_kind_give_what_arrays_give(source, wrapped):
     items, kind, array = SOURCES[source]
     rows = rows_of([WRAPPED[wrapped](item) for item in items])
     assert rows.kind == kind
-    expected = (
-        torch.from_numpy(items) if array is None else everything(TensorRows.of(array, kind, CPU))
-    )
+    expected = torch.from_numpy(items) if array is None else everything(Rows.of(array, kind, CPU))
     assert rows.shape == tuple(expected.shape[1:])
     for index, streamed in zip(BATCHES, rows.stream(BATCHES), strict=True):
         assert torch.equal(rows.take(index), expected[index])
@@ -96,7 +94,7 @@ def test_items_can_be_taken_for_another_kind(kind):
 
 def test_items_of_one_axis_can_be_sequences():
     rows = rows_of(SEQUENCES[:, :, 0], "sequences")
-    expected = everything(TensorRows.of(SEQUENCES[:, :, 0], "sequences", CPU))
+    expected = everything(Rows.of(SEQUENCES[:, :, 0], "sequences", CPU))
     assert torch.equal(everything(rows), expected)
 
 
@@ -139,7 +137,7 @@ def test_moments_are_those_of_arrays(source, monkeypatch):
     if array is None:
         expected = [torch.from_numpy(v) for v in (items[index].mean(axis=0), items[index].std(0))]
     else:
-        expected = TensorRows.of(array, kind, CPU).moments(index)
+        expected = Rows.of(array, kind, CPU).moments(index)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
 
@@ -172,25 +170,12 @@ def test_items_of_another_shape_are_refused():
 def test_a_length_that_is_too_large_is_found_out(monkeypatch):
     monkeypatch.setattr(streams, "KEPT_ON_CPU", 0)
     rows = DatasetRows.of(Items(list(CHANNELS_FIRST), length=30), CPU)
-    sentence = (
-        "item 27 of the dataset cannot be read (IndexError: list index out of range) … length is "
-        "30; make __len__ return the number of items."
-    )
-    with pytest.raises(InputError, match=about(sentence)):
+    with pytest.raises(IndexError):
         rows.take(torch.tensor([3, 27]))
-    with pytest.raises(InputError, match=about(sentence)):
+    with pytest.raises(IndexError):
         list(rows.stream([torch.tensor([3]), torch.tensor([27])]))
-    with pytest.raises(InputError, match="item 24 of the dataset cannot be read"):
+    with pytest.raises(IndexError):
         rows._read_all()
-
-
-def test_an_item_that_cannot_be_had_is_found_out_at_the_start():
-    class Broken(Items):
-        def __getitem__(self, index):
-            raise IndexError("gone")
-
-    with pytest.raises(InputError, match=r"item 0 .* cannot be read \(IndexError: gone"):
-        observations(Broken([1, 2]), CPU)
 
 
 def test_an_error_of_the_dataset_itself_is_shown_as_it_is():

@@ -281,15 +281,6 @@ def test_repeated_names_and_damage_are_refused(wines):
         library.read("cut.feather")
 
 
-def test_reading_text_tells_how_far_it_is():
-    told = []
-    with pytest.warns(SkippedWarning):
-        library.read("wines.csv", id="bottle", progress=lambda *now: told.append(now))
-    size = Path("wines.csv").stat().st_size
-    assert told[-1] == (size, size)
-    assert all(done <= size for done, _ in told)
-
-
 # The page about tables
 
 

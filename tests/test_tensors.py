@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.any_data_cases import CPU, clouds, everything, images, mapped
 from tests.checks import about
 from unsplit.data.rows import base
-from unsplit.data.rows.base import LOOKED_AT, TensorRows, as_stored, evenly, is_mapped
+from unsplit.data.rows.base import LOOKED_AT, Rows, as_stored, evenly, is_mapped
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -24,7 +24,7 @@ KINDS = {
 
 
 def rows_of(X, kind="images"):
-    return TensorRows.of(X, kind, CPU)
+    return Rows.of(X, kind, CPU)
 
 
 def naive_batch(kind, values, place):
@@ -223,7 +223,7 @@ def test_a_mapped_array_is_read_only_where_it_is_asked_for(tmp_path):
 
 
 def test_what_does_not_fit_on_the_device_is_fetched_from_memory(monkeypatch):
-    monkeypatch.setattr(TensorRows, "_fits", lambda self: False)
+    monkeypatch.setattr(Rows, "_fits", lambda self: False)
     rows = rows_of(images())
     assert rows.on_device is None
     batches = [torch.tensor([2, 1]), torch.tensor([0])]

@@ -524,10 +524,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             return
         named = getattr(self, "feature_names_in_", range(X.shape[1]))
         called = [f"column {shown(name)} of X" for name in named]
-        doubtful: list[int] = []
         if labels is not None and not is_mapped(X):
-            doubtful = warn_of_other_uses(X, called, label_array(labels))
-        warn_of_scales(X, called, doubtful)
+            warn_of_other_uses(X, called, label_array(labels))
+        warn_of_scales(X, called)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

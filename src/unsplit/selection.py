@@ -299,7 +299,7 @@ class Selection:
         >>> frame["candidate"].tolist()
         ['mlp']
         """
-        return data_frame(self.table(), "Selection.to_frame", "Selection.table")
+        return data_frame(self.table())
 
     def __repr__(self) -> str:
         lines = [f"Selection: {self.name}, the best of {len(self.trials)}"]

@@ -276,9 +276,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "plots.dendrogram": (plots.dendrogram, {"tree": TREE}, {"ax": "None", "most_leaves": "None"}),
     "plots.dendrogram_data": (plots.dendrogram_data, {"tree": TREE}, {"most_leaves": "None"}),
     "plots.distances": (plots.distances, {"tree": TREE, "tvd": D}, {"ax": "None"}),
-    "plots.distances_data": (plots.distances_data, {"tree": TREE, "tvd": D}, {}),
     "plots.merge_curve": (plots.merge_curve, {"tree": TREE}, {"ax": "None"}),
-    "plots.merge_curve_data": (plots.merge_curve_data, {"tree": TREE}, {}),
     "plots.save_figures": (
         plots.save_figures,
         {"folder": "figures", "tree": TREE, "tvd": D},
@@ -290,7 +288,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
     "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
-    "Distances", "MergeCurve",
 }  # fmt: skip
 # Called by the library alone.
 WITHIN = {

@@ -405,7 +405,7 @@ def write_cells(
     import pandas as pd
 
     colours = f"{labels}_colors"
-    with open_cells(Path(data), [f"uns/{colours}"]) as cells:
+    with open_cells(Path(data)) as cells:
         known = labels in cells.obs
         column = cells.obs[labels] if known else read.labels
         groups = groups_in(column, f"labels of {data}")
@@ -430,8 +430,7 @@ def with_genes(source: Source, data: str) -> Source:
     """
     n = len(source.clusters)
     try:
-        pictures = [f"obsm/{name}" for name in PICTURES]
-        with open_cells(Path(data), pictures, ["X"], ["var"]) as cells:
+        with open_cells(Path(data)) as cells:
             for name in PICTURES if source.picture is None else ():
                 xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
                 if xy.shape == (n, 2) and np.isfinite(xy).all():

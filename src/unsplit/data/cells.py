@@ -17,19 +17,8 @@ from unsplit.errors import InputError
 
 # The representation that scanpy's own functions use if they are given none.
 USUAL = "X_pca"
-
-
 # What ``use_rep`` says beside a key of ``obsm``: raw counts in ``raw``, or in a layer.
 RAW, LAYER = "raw", "layers/"
-
-
-def places_of_matrix(use_rep: str | None) -> list[str]:
-    """Where a matrix is in an .h5ad file: at the first of these places that exists."""
-    if use_rep is None:
-        return [f"obsm/{USUAL}", "X"]
-    if use_rep == "X" or use_rep.startswith(LAYER):
-        return [use_rep]
-    return ["raw/X" if use_rep == RAW else f"obsm/{use_rep}"]
 
 
 def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:

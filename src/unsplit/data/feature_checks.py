@@ -36,14 +36,14 @@ def warn_of_other_uses(
     names: Sequence[str],
     labels: NDArray[Any] | None,
     advice: Sequence[str] | None = None,
-) -> list[int]:
-    """Warn of features that count the rows, or that have one value in each cluster; return them.
+) -> None:
+    """Warn of features that count the rows, or that have one value in each cluster.
 
     Such a column is more likely an id or another clustering than a measurement.  Messages call the
     features by their ``names``, and may have ``advice`` how to leave each of them out.
     """
     if len(X) < FEWEST_ROWS:
-        return []
+        return
     groups = None if labels is None else np.unique(labels.astype(str), return_inverse=True)[1]
     found = {}
     for j in range(X.shape[1]):
@@ -60,7 +60,6 @@ def warn_of_other_uses(
             f"out{'' if advice is None else f' with {advice[j]}'}.",
             FeatureWarning,
         )
-    return list(found)
 
 
 def _follows(values: NDArray[Any], groups: Index) -> bool:
@@ -70,22 +69,19 @@ def _follows(values: NDArray[Any], groups: Index) -> bool:
     return bool(varies and (values == values[first[groups]]).all())
 
 
-def warn_of_scales(X: NDArray[Any], names: Sequence[str], but: Sequence[int] = ()) -> None:
+def warn_of_scales(X: NDArray[Any], names: Sequence[str]) -> None:
     """Warn of few features that vary so much that distances between observations depend on them.
 
-    Principal components and other centred columns may do so on purpose.  Features in ``but`` do not
-    count, because they should be left out anyway.
+    Principal components and other centred columns may do so on purpose.
     """
-    counted = np.setdiff1d(np.arange(X.shape[1]), but)
-    some = X[:: max(1, len(X) // SAMPLED_ROWS)]  # all of a table on disk would fill the memory
-    few = dominant(some[:, counted])
+    few = dominant(X)
     if len(few) == 0:
         return
-    named = [names[counted[j]] for j in few[:3]]
+    named = [names[j] for j in few[:3]]
     named += [f"{len(few) - 3} more"] if len(few) > 3 else []
     holds = "holds" if len(few) == 1 else "hold"
     warn(
-        f"{' and '.join(named)} {holds} most of the variance of all {len(counted)} "
+        f"{' and '.join(named)} {holds} most of the variance of all {X.shape[1]} "
         "features, so distances between observations depend on little else; if features are in "
         f"different units, {SCALE}.",
         FeatureWarning,

@@ -361,18 +361,10 @@ def like(values: Any, given: Any, name: str) -> Any:
     return type(given)(values, index=given.index, name=name)
 
 
-# Classes by package and name, because none of these packages needs to be installed.  NumPy would
-# take such an object for a sequence and read it cell by cell, without an end in sight.
-INSTEAD = {
-    ("anndata", "AnnData"): "write unsplit.anndata.merge(adata, groupby='leiden') to merge its "
-    "clusters, or pass one of its arrays, such as adata.obsm['X_pca']",
-    ("anndata", "Raw"): "pass its matrix, adata.raw.X",
-    ("anndata", "BaseCompressedSparseDataset"): "read it into memory first with X.to_memory()",
-    ("mudata", "MuData"): "write unsplit.anndata.merge(mdata.mod['rna'], groupby='leiden'), with "
-    "the name of one of its modalities",
-    ("spatialdata", "SpatialData"): "write unsplit.anndata.merge(sdata.tables['table'], "
-    "groupby='leiden'), with the name of one of its tables",
-}
+# By name, because none of these packages needs to be installed.  NumPy would take such objects for
+# sequences and read them cell by cell, without an end in sight.
+CONTAINERS = ("AnnData", "Raw", "BaseCompressedSparseDataset", "MuData", "SpatialData")
+PACKAGES = ("anndata", "mudata", "spatialdata")
 
 
 def refuse_annotated(X: Any, name: str = "X") -> None:
@@ -387,9 +379,11 @@ def refuse_annotated(X: Any, name: str = "X") -> None:
     Traceback (most recent call last):
     unsplit.errors.InputError: X is an AnnData, not an array; write unsplit.anndata.merge(adata, ...
     """
-    for base in type(X).__mro__[:-1]:
-        advice = INSTEAD.get((base.__module__.split(".")[0], base.__name__))
-        if advice is not None:
-            kind = type(X).__name__.lstrip("_")
-            article = "an" if kind[0] in "AEIOU" else "a"
-            raise InputError(f"{name} is {article} {kind}, not an array; {advice}.")
+    if any(b.__name__ in CONTAINERS and b.__module__.startswith(PACKAGES) for b in type(X).__mro__):
+        kind = type(X).__name__.lstrip("_")
+        article = "an" if kind[0] in "AEIOU" else "a"
+        raise InputError(
+            f"{name} is {article} {kind}, not an array; write unsplit.anndata.merge(adata, "
+            "groupby='leiden') to merge the clusters of an AnnData, or pass one of its arrays in "
+            "memory, such as adata.obsm['X_pca']."
+        )

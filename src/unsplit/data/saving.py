@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import numpy as np
 from filelock import FileLock, Timeout
 
+from unsplit.data.readers.tables import require_module
 from unsplit.errors import InputError, KeptWarning, check_path, warn
 
 MANIFEST = "manifest.json"
@@ -106,24 +107,15 @@ def plain_values(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def data_frame(columns: Mapping[str, Any], method: str, without: str) -> Any:
+def data_frame(columns: Mapping[str, Any]) -> Any:
     """Make a pandas DataFrame of columns of the same length.
-
-    If pandas is missing, the message says what the user called, and what works without pandas.
 
     Examples
     --------
-    >>> data_frame({"cluster": ["a", "b"], "size": [3, 4]}, "to_frame", "table").shape
+    >>> data_frame({"cluster": ["a", "b"], "size": [3, 4]}).shape
     (2, 2)
     """
-    try:
-        import pandas as pd
-    except ImportError:
-        raise ImportError(
-            f"{method} needs pandas: pip install unsplit[tables], or call {without}(), which "
-            "returns the same columns without pandas."
-        ) from None
-    return pd.DataFrame(columns)
+    return require_module("pandas", "a data frame", "tables").DataFrame(columns)
 
 
 # --- one file -------------------------------------------------------------------------------------
@@ -332,7 +324,7 @@ def _new_result(path: str | os.PathLike[str]) -> Iterator[tuple[Path, Path, str]
                 raise NotADirectoryError
             place.mkdir(parents=True, exist_ok=True)
             stack.enter_context(FileLock(lock, timeout=0))
-            stack.callback(_remove, lock)
+            stack.callback(lock.unlink, missing_ok=True)
             _manifest_of(target, shown)
             # What killed runs left: whoever holds the lock is the only living one.
             for left in place.glob(f"{TEMPORARY}????????.{escape(target.name)}"):
@@ -350,11 +342,6 @@ def _new_result(path: str | os.PathLike[str]) -> Iterator[tuple[Path, Path, str]
             ) from None
         stack.callback(shutil.rmtree, new, ignore_errors=True)
         yield new, target, shown
-
-
-def _remove(lock: Path) -> None:
-    with contextlib.suppress(OSError):  # as on Windows, where nobody can remove an open file
-        lock.unlink()
 
 
 def _manifest_of(folder: Path, shown: str) -> dict[str, Any]:

@@ -315,7 +315,7 @@ class MergeTree:
         0      merged      0     1
         1  kept apart  0 + 1     2
         """
-        frame = data_frame(self.review_table(), "MergeTree.review", "MergeTree.review_table")
+        frame = data_frame(self.review_table())
         # Whole numbers with gaps, or undo would be given 7.0.
         return frame.astype({"step": "Int64"})
 
@@ -434,7 +434,7 @@ class MergeTree:
         0       0     1    True
         1  step 0     2   False
         """
-        return data_frame(self.table(), "MergeTree.to_frame", "MergeTree.table")
+        return data_frame(self.table())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tree to an .npz file without pickle, replacing an older file.

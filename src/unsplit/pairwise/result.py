@@ -448,7 +448,7 @@ class PairwiseTVD:
            cluster_a  cluster_b  n_a  n_b
         0          0          1   50   50
         """
-        return data_frame(self.table(level), "PairwiseTVD.to_frame", "PairwiseTVD.table")
+        return data_frame(self.table(level))
 
     def save(self, path: str | os.PathLike[str], *, scores: bool = False) -> None:
         """Write the distances to an .npz file, without pickle; an existing file is replaced.

@@ -131,8 +131,7 @@ class PairwiseWasserstein:
         >>> frame[["cluster_a", "cluster_b"]].values.tolist()[0]
         [0, 1]
         """
-        name = "PairwiseWasserstein"
-        return data_frame(self.table(), f"{name}.to_frame", f"{name}.table")
+        return data_frame(self.table())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file without pickle.

@@ -1,28 +1,24 @@
-"""Figures of a merge; for each, one function computes the data and another one draws them."""
+"""Figures of a merge: the dendrogram, the merge curve and the distances."""
 
 import os
 from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from unsplit.data.saving import reason_of, replacing
-from unsplit.errors import InputError, check_path
+from unsplit.data.saving import replacing
+from unsplit.errors import check_path
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.branches import Dendrogram, dendrogram, dendrogram_data
-from unsplit.plots.curve import MergeCurve, merge_curve, merge_curve_data
-from unsplit.plots.matrix import Distances, distances, distances_data
+from unsplit.plots.curve import merge_curve
+from unsplit.plots.matrix import distances
 
 __all__ = [
     "Dendrogram",
-    "Distances",
-    "MergeCurve",
     "dendrogram",
     "dendrogram_data",
     "distances",
-    "distances_data",
     "merge_curve",
-    "merge_curve_data",
     "save_figures",
 ]
 
@@ -66,12 +62,7 @@ def save_figures(
     if tvd is not None:
         axes["distances"] = distances(tree, tvd)
     paths = [Path(folder) / f"{name}.png" for name in axes]
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {folder}: {reason_of(error)}; choose another folder."
-        ) from None
+    Path(folder).mkdir(parents=True, exist_ok=True)
     for path in paths:
         with replacing(path) as new:
             # Without the version of matplotlib, which would make the same figure differ.

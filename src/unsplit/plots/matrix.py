@@ -1,6 +1,5 @@
 """Heatmap of all distances, with the new clusters as blocks along the diagonal."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,74 +17,6 @@ BARS = (OUTLINE, "#88CCEE")
 
 # Inches; a larger figure is hard to handle.
 LARGEST_SIDE = 14.0
-
-
-@dataclass(frozen=True, eq=False)
-class Distances:
-    """The data of a heatmap of distances.
-
-    Parameters
-    ----------
-    order : ndarray of shape (k,)
-        Initial clusters in the order of the dendrogram.
-    names : tuple of k str
-        Their names, in this order.
-    tvd : ndarray of shape (k, k)
-        Their distances, in this order.
-    groups : ndarray of shape (c, 3)
-        New clusters that were merged, with their first and last row.
-    lowest : float
-        Start of the colour scale: the smallest distance between two clusters, rounded down to a
-        tenth, at most 0.9.
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> D = [[0, 0.9, 0.1], [0.9, 0, 0.8], [0.1, 0.8, 0]]
-    >>> distances_data(unsplit.merge(D, n_clusters=2), D).names
-    ('0', '2', '1')
-    """
-
-    order: Index
-    names: tuple[str, ...]
-    tvd: NDArray[np.float64]
-    groups: Index
-    lowest: float
-
-
-def distances_data(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> Distances:
-    """Sort the distances as in the dendrogram and find the rows of each new cluster.
-
-    Parameters
-    ----------
-    tree : MergeTree
-        The result of a merge.
-    tvd : PairwiseTVD or array-like of shape (k, k)
-        The distances.  A matrix must have the order of ``tree.cluster_ids`` and values in [0, 1].
-
-    Returns
-    -------
-    Distances
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> D = [[0, 0.9, 0.1], [0.9, 0, 0.8], [0.1, 0.8, 0]]
-    >>> data = distances_data(unsplit.merge(D, n_clusters=2), D)
-    >>> data.order, data.groups.tolist()
-    (array([0, 2, 1]), [[0, 0, 1]])
-    """
-    style.check_tree(tree)
-    matrix = matrix_of(tree, tvd)
-    order = style.leaf_order(tree)
-    smallest = np.nanmin(matrix[~np.eye(len(order), dtype=bool)], initial=0.9)
-    return Distances(
-        order=order,
-        names=tuple(tree.name(int(leaf)) for leaf in order),
-        tvd=matrix[np.ix_(order, order)],
-        groups=style.merged_rows(tree.groups[order], np.ones_like(order)),
-        lowest=float(np.floor(10 * smallest) / 10),
-    )
 
 
 def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> Any:
@@ -116,23 +47,28 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     >>> [name.get_text() for name in ax.get_xticklabels()]
     ['0', '2', '1']
     """
-    data = distances_data(tree, tvd)
+    style.check_tree(tree)
+    matrix, order = matrix_of(tree, tvd), style.leaf_order(tree)
+    names = [tree.name(cluster) for cluster in order.tolist()]
+    groups = style.merged_rows(tree.groups[order], np.ones_like(order))
+    between = matrix[~np.eye(len(matrix), dtype=bool)]
+    lowest = float(np.floor(10 * np.nanmin(between, initial=0.9)) / 10)
     side = float(np.clip(2.5 + 0.11 * tree.n_initial, 5.5, 9.0))
-    side = float(np.clip(1.0 + 0.11 * len(data.groups), side, LARGEST_SIDE))
+    side = float(np.clip(1.0 + 0.11 * len(groups), side, LARGEST_SIDE))
     # Names stand to the left and below, new clusters and the colour bar to the right.
-    names = 0.07 * max(len(style.short_name(name)) for name in data.names)
-    ax = style.axes_or_new(ax, side + names + 3.2, side + names)
-    image = ax.imshow(data.tvd, cmap="magma", vmin=data.lowest, vmax=1)
-    _outline(ax, data)
-    _label(ax, data, tree)
+    room = 0.07 * max(len(style.short_name(name)) for name in names)
+    ax = style.axes_or_new(ax, side + room + 3.2, side + room)
+    image = ax.imshow(matrix[np.ix_(order, order)], cmap="magma", vmin=lowest, vmax=1)
+    _outline(ax, groups)
+    _label(ax, names, tree)
     # A pointed colour bar shows that values on the diagonal lie below its range.
-    below = "min" if data.lowest > 0 else "neither"
+    below = "min" if lowest > 0 else "neither"
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.7, aspect=30, extend=below)
     bar.set_label(style.axis_label("tv").replace(": ", "\n"), color=style.INK)
     bar.ax.tick_params(colors=style.INK)
     bar.outline.set_visible(False)
-    colours = [BARS[i % 2] for i in range(len(data.groups))]
-    named = style.write_groups(ax, tree, data.groups, colours)
+    colours = [BARS[i % 2] for i in range(len(groups))]
+    named = style.write_groups(ax, tree, groups, colours)
     ax.xaxis.label.set_text(f"{ax.get_xlabel()}\n{named}".strip())
     return ax
 
@@ -162,20 +98,20 @@ def matrix_of(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float
     return matrix
 
 
-def _outline(ax: Any, data: Distances) -> None:
+def _outline(ax: Any, groups: Index) -> None:
     from matplotlib.collections import PolyCollection
 
-    ends = [(a - 0.5, b + 0.5) for _, a, b in data.groups.tolist()]
+    ends = [(a - 0.5, b + 0.5) for _, a, b in groups.tolist()]
     squares = [[(a, a), (b, a), (b, b), (a, b)] for a, b in ends]
     thin = len(ends) > 100
     look: dict[str, Any] = {"facecolors": "none", "edgecolors": OUTLINE}
     ax.add_collection(PolyCollection(squares, linewidths=0.8 if thin else 1.6, **look))
 
 
-def _label(ax: Any, data: Distances, tree: MergeTree) -> None:
+def _label(ax: Any, names: list[str], tree: MergeTree) -> None:
     style.clean(ax)
-    style.write_names(ax, data.names, "x")
-    style.write_names(ax, data.names, "y")
+    style.write_names(ax, names, "x")
+    style.write_names(ax, names, "y")
     ax.set_xlabel("initial clusters, in the order of the dendrogram", color=style.INK, loc="left")
     ax.set_ylabel("initial clusters, in the same order", color=style.INK)
     merged = f"merged into {tree.n_clusters:,} (blue outlines)"

@@ -83,8 +83,8 @@ def read(
         Give every feature of a table the mean 0 and the standard deviation 1, because columns in
         different units cannot be compared by distances.
     progress : callable, optional
-        Called now and then with how much has been read so far (bytes, rows or files), and how much
-        there is.
+        Called now and then with how many rows or files have been read so far, and how many there
+        are; not for tables in text and arrays.
     use_rep : str, optional
         For ``.h5ad``: a key of ``obsm``, "X", or for raw counts "raw" or "layers/NAME".  By default
         "X_pca" if there is one, otherwise "X".

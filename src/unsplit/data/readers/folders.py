@@ -35,8 +35,7 @@ class FileList:
     labels : ndarray of str of shape (n,)
         Cluster of each file.
     names : ndarray of str of shape (n,), optional
-        Path of each file as the computer stores it, if it is not valid UTF-8 and therefore
-        differs from ``row_ids``.
+        Path of each file, if it differs from ``row_ids``, as in .tar files.
 
     Examples
     --------
@@ -174,23 +173,19 @@ def clusters_in(
             f"{inner} has {what} in only one subfolder ({next(iter(filled))!r}), so there is no "
             f"pair of clusters to compare; {advice}."
         )
-    rest = [part for part in _subfolders(top) if part != "train"]
-    if inner != top and rest:
-        told = f"used only the {what} in {inner}; those in {listing(rest)} are ignored."
-        warn(told, SkippedWarning)
-    if others:
-        n = "1 file" if len(others) == 1 else f"{len(others):,} files"
-        warn(
-            f"skipped {n} in {inner} of an unsupported file type: {listing(others, 3)}; "
-            f"supported {what} are {', '.join(endings)}.",
-            SkippedWarning,
-        )
-    if empty:
-        told = f"ignored the subfolders of {inner} without {what}: {listing(empty)}."
-        warn(told, SkippedWarning)
+    left_out = {
+        f"{top} beside train": [n for n in _subfolders(top) if inner != top and n != "train"],
+        f"{inner} of types other than {', '.join(endings)}": others,
+        f"{inner} without {what}": empty,
+    }
+    for where, found in left_out.items():
+        if found:
+            told = f"left out {len(found):,} files or folders in {where}: {listing(found, 3)}."
+            warn(told, SkippedWarning)
     names = [file for files in filled.values() for file in files]
+    _refuse_other_bytes(inner, names)
     labels = np.repeat(list(filled), [len(files) for files in filled.values()])
-    return _in_utf8(FileList(str(inner), np.array(names), labels))
+    return FileList(str(inner), np.array(names), labels)
 
 
 def training_folder(folder: Path) -> Path:
@@ -209,23 +204,15 @@ def training_folder(folder: Path) -> Path:
     return inner if is_split and _subfolders(inner) else folder
 
 
-def _in_utf8(files: FileList) -> FileList:
-    """Replace bytes of names that are not valid UTF-8, so that all names can be written."""
-    names = files.row_ids
-    ids, labels = (
-        np.array([os.fsencode(name).decode("utf-8", "backslashreplace") for name in texts.tolist()])
-        for texts in (names, files.labels)
-    )
-    odd = np.flatnonzero(ids != names)
-    if not len(odd):
-        return files
-    n = "1 file" if len(odd) == 1 else f"{len(odd):,} files"
-    warn(
-        f"the paths of {n} in {files.folder} are not valid UTF-8; the files are used, but results "
-        f"show the invalid bytes as \\x and two digits, as in {listing(ids[odd[:1]].tolist())}.",
-        SkippedWarning,
-    )
-    return FileList(files.folder, ids, labels, names)
+def _refuse_other_bytes(folder: Path, names: list[str]) -> None:
+    """Raise an error if the bytes of a name are no text, which no result could show."""
+    # Python reads a byte that is no text as one of these.
+    odd = [name for name in names if any("\udc80" <= sign <= "\udcff" for sign in name)]
+    if odd:
+        raise InputError(
+            f"{folder} has {len(odd):,} paths that are not valid UTF-8, such as "
+            f"{listing(odd[:1])}; rename the files and folders."
+        )
 
 
 def files_in(folder: Path) -> Iterator[str]:

@@ -1,18 +1,17 @@
 """Read and extend .h5ad files without loading what is not needed."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unsplit.data.cells import batches_in, groups_in, matrix_of, places_of_matrix, require_key
+from unsplit.data.cells import batches_in, groups_in, matrix_of, require_key
 from unsplit.data.memory import available_memory
 from unsplit.data.readers.broken import reading, refuse_unreadable
 from unsplit.data.readers.columns import RowIds
-from unsplit.data.readers.isolated import parsed
 from unsplit.data.readers.observations import (
     BATCH_NAMES,
     LABEL_NAMES,
@@ -68,21 +67,12 @@ class CellFile(_Elements):
 
 
 @contextmanager
-def open_cells(path: Path, *wanted: Sequence[str]) -> Iterator[CellFile]:
-    """Open an .h5ad file; any error of the parser becomes one sentence.
-
-    Parameters
-    ----------
-    path : Path
-    *wanted : sequences of str
-        What will be read beside ``obs``: of each sequence of names the first that exists.
-    """
+def open_cells(path: Path) -> Iterator[CellFile]:
+    """Open an .h5ad file; any error of the parser becomes one sentence."""
     refuse_unreadable(path)
     _io()
     import h5py
 
-    # Cells are too large to be parsed in another process and copied, so that one only tries.
-    parsed(path, "unsplit.data.readers.parsers:read_through", [["obs"], *map(list, wanted)])
     with reading(path), h5py.File(path, "r") as file:
         if "obs" not in file:
             raise InputError(
@@ -124,7 +114,7 @@ def read_cells(
     >>> found.X.shape, found.labels.tolist(), found.representation
     ((2, 2), ['0', '1'], 'X_pca')
     """
-    with open_cells(path, places_of_matrix(use_rep)) as cells:
+    with open_cells(path) as cells:
         for name in (labels, batch):
             if name is not None and name not in cells.obs and not Path(name).is_file():
                 require_key("column", name, cells.obs.columns, f"obs of {path}", "columns")

@@ -1,6 +1,6 @@
 """Parse files in processes of their own, so that a file that crashes its parser costs only itself.
 
-Images, meshes, sound and HDF5 files are parsed by libraries that a damaged file can crash,
+Images, meshes and sound are parsed by libraries that a damaged file can crash,
 or make compute or allocate without end.  Each worker here is a new Python process that imports only
 the parser, not torch.  It has a limit of memory, and of time for each file.  If it dies, its file
 is reported as broken, and another worker continues with the next file.
@@ -17,15 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from unsplit.data.memory import available_memory, memory_size
-from unsplit.data.readers.broken import reading, reason, size_of
+from unsplit.data.memory import memory_size
+from unsplit.data.readers.broken import reason
 
 SECONDS_PER_FILE = 60.0
-# For one large file: longer by this for every byte that it has.
-SECONDS_PER_BYTE = 1e-6
 # Only on Linux.  All workers together have at most half of the computer's memory, if that is at
 # least the second number for each: libraries reserve more addresses than they use.
 BYTES_PER_WORKER, FEWEST_BYTES = 8 * 2**30, 2 * 2**30
@@ -47,11 +44,7 @@ class Broken:
 
 
 def parse_all(
-    parser: str,
-    requests: Sequence[Any],
-    workers: int = 1,
-    seconds: float | None = None,
-    memory: int | None = None,
+    parser: str, requests: Sequence[Any], workers: int = 1, seconds: float | None = None
 ) -> Iterator[tuple[int, Any]]:
     """Call a function for every request in worker processes; yield results in their order.
 
@@ -65,8 +58,6 @@ def parse_all(
         Number of processes.
     seconds : float, optional
         Longest time for one call; None is ``SECONDS_PER_FILE``.
-    memory : int, optional
-        Most bytes for one worker; None is ``BYTES_PER_WORKER``, or less for many workers.
 
     Yields
     ------
@@ -82,8 +73,7 @@ def parse_all(
     {0: 3.0, 1: Broken(why='math domain error')}
     """
     workers = max(1, min(workers, len(requests)))
-    if memory is None:
-        memory = int(max(FEWEST_BYTES, min(BYTES_PER_WORKER, memory_size() / 2 / workers)))
+    memory = int(max(FEWEST_BYTES, min(BYTES_PER_WORKER, memory_size() / 2 / workers)))
     seconds = SECONDS_PER_FILE if seconds is None else seconds
     pool = [_Worker(parser, seconds, memory) for _ in range(workers)]
     free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
@@ -108,29 +98,6 @@ def parse_all(
         threads.shutdown(cancel_futures=True)
         for worker in pool:
             worker.end()
-
-
-def parsed(path: Path, parser: str, *more: Any) -> Any:
-    """Parse one file, which may be large, in a process of its own; an error names the file.
-
-    Its time grows with the size of the file, and its memory is half of what is free, because the
-    result comes to this process as well.
-
-    If there is ``more``, the only argument of the function is a tuple of the path and this.
-
-    Examples
-    --------
-    >>> parsed(Path("data/cells.h5"), "os.path:basename")
-    'cells.h5'
-    """
-    name = os.fspath(path)
-    seconds = SECONDS_PER_FILE + SECONDS_PER_BYTE * size_of(path)
-    memory = max(FEWEST_BYTES, available_memory() // 2)
-    ((_, found),) = parse_all(parser, [(name, *more) if more else name], 1, seconds, memory)
-    with reading(path):
-        if isinstance(found, Broken):
-            raise MemoryError if found.why == reason(MemoryError()) else ValueError(found.why)
-    return found
 
 
 class _Worker:

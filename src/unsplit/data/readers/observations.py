@@ -33,7 +33,6 @@ from unsplit.data.readers.columns import (
     places_of,
     refuse_choice,
 )
-from unsplit.data.readers.isolated import parsed
 from unsplit.data.readers.parsers import HIGHEST_RATE
 from unsplit.data.readers.tables import (
     ARROW_ENDINGS,
@@ -143,7 +142,8 @@ def read_observations(
     choice : ColumnChoice, optional
         Which columns are the ids and the features, if not those above.
     progress : callable, optional
-        Called with how much of a table has been read so far, and how much there is.
+        Called with how many rows of a .parquet or Arrow table have been read so far, and of how
+        many.
     any_shape : bool
         Whether the file may also hold an array of another shape or, in ``audio`` and ``offsets``,
         sounds.
@@ -257,7 +257,7 @@ def read_file(
         if table := _TEXT_TABLE.search(name):
             separator = "," if table[1] == "csv" else "\t"
             _require_room(path, memory_for_text(path, separator))
-            return read_text_table(path, separator, assign, progress)
+            return read_text_table(path, separator, assign)
         if name.endswith(ARROW_ENDINGS):
             return read_arrow(path, assign, progress)
         if name.endswith(".txt"):
@@ -266,8 +266,7 @@ def read_file(
         if name.endswith((".npy", ".npz")):
             return Contents(_read_numpy(path))
         if name.endswith((".h5", ".hdf5")):
-            require_module("h5py", "reading HDF5", "points")
-            return Contents(parsed(path, "unsplit.data.readers.parsers:arrays_in"))
+            return Contents(_read_hdf5(path))
     raise InputError(
         f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet, "
         ".arrow, .feather, .h5, .hdf5, .h5ad and, for labels, .txt."
@@ -308,6 +307,22 @@ def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
             "numpy.savez."
         )
     return arrays
+
+
+def _read_hdf5(path: Path) -> dict[str, Any]:
+    """Read all arrays by name; text becomes strings, and one column, (n, 1), becomes (n,)."""
+    h5py = require_module("h5py", "reading HDF5", "points")
+    with h5py.File(path) as file:
+        items: list[Any] = []
+        file.visititems(lambda _, item: items.append(item))
+        items = [item for item in items if isinstance(item, h5py.Dataset)]
+        _require_room(path, sum(item.nbytes for item in items))
+        found = {}
+        for item in items:
+            is_text = h5py.check_string_dtype(item.dtype) is not None
+            array = item.asstr()[()].astype(str) if is_text else np.asarray(item[()])
+            found[item.name[1:]] = array.ravel() if array.shape[1:] == (1,) else array
+    return found
 
 
 def _require_room(path: Path, needed: int) -> None:
@@ -405,12 +420,11 @@ def _look_at_features(
 ) -> None:
     """Warn of features that may not be measurements or drown others, or scale them in place."""
     called = [f"column {name!r} of {path}" for name in names]
-    doubtful: list[int] = []
     if choice.features is None:
         advice = [option("drop", [name]) for name in names]
-        doubtful = warn_of_other_uses(X, called, clusters, advice)
+        warn_of_other_uses(X, called, clusters, advice)
     if not choice.scale:
-        return warn_of_scales(X, called, doubtful)
+        return warn_of_scales(X, called)
     scaler = StandardScaler(copy=False)
     for block in blocks_of(X):
         scaler.partial_fit(block)

@@ -1,4 +1,4 @@
-"""Parse one file of somebody else's format: an image, a sound, a cloud, a file in HDF5.
+"""Parse one file of somebody else's format: an image, a sound, a cloud.
 
 Only the processes of :mod:`unsplit.data.readers.isolated` call these functions, so nothing here
 imports torch.
@@ -10,7 +10,6 @@ import io
 import os
 import re
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import wavfile
 
-from unsplit.data.memory import available_memory
 from unsplit.data.pixels import GREY_MODES, open_image, square_pixels
 from unsplit.data.readers.broken import content_of
 
@@ -34,8 +32,6 @@ LOWEST_RATE, HIGHEST_RATE = 10, 10_000_000
 
 # Images are scaled to so few pixels that it takes no time, while all of a file is still read.
 _GLANCE = 8
-# Bytes of an HDF5 file that are read at once to try it out.
-PIECE = 2**26
 
 
 # --- images ---------------------------------------------------------------------------------------
@@ -196,66 +192,3 @@ def _read_pcd(data: bytes) -> NDArray[Any]:
     if len(points) < cloud.metadata.points:
         raise ValueError("it is cut short")
     return points
-
-
-# --- HDF5 -----------------------------------------------------------------------------------------
-
-
-def arrays_in(path: str) -> dict[str, Any]:
-    """Read all arrays of an HDF5 file in this process, by name; text becomes strings.
-
-    One column, of shape (n, 1), becomes (n,).
-
-    Examples
-    --------
-    >>> import h5py, tempfile
-    >>> path = tempfile.mkdtemp() + "/clouds.h5"
-    >>> with h5py.File(path, "w") as file:
-    ...     file["label"] = [[7], [9]]
-    >>> arrays_in(path)
-    {'label': array([7, 9])}
-    """
-    import h5py
-
-    found: dict[str, Any] = {}
-    room = available_memory()
-
-    def look(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            nonlocal room
-            # Half, because a copy goes to the process that asked.
-            room -= 2 * item.nbytes
-            if room < 0:
-                raise MemoryError
-            text = h5py.check_string_dtype(item.dtype) is not None
-            array = np.asarray(item.asstr()[()]).astype(str) if text else np.asarray(item[()])
-            found[name] = array.ravel() if array.shape[1:] == (1,) else array
-
-    with h5py.File(path) as file:
-        file.visititems(look)
-    return found
-
-
-def read_through(request: tuple[str, list[list[str]]]) -> None:
-    """Read what is wanted of a file piece by piece and forget it, to see whether that crashes.
-
-    The request is the path and what is wanted: of each list of names the first that exists.
-    Ordinary errors are left to the reader, which knows how to tell them.
-    """
-    import h5py
-
-    def look(_: str, item: Any) -> None:
-        with suppress(Exception):
-            dict(item.attrs)
-            n_rows = max(1, len(item) * PIECE // max(1, item.nbytes))
-            # What does not fit into memory is refused by the reader.
-            for first in range(0, len(item) if item.nbytes < available_memory() else 0, n_rows):
-                item[first : first + n_rows]
-
-    path, wanted = request
-    with suppress(Exception), h5py.File(path, "r") as file:
-        for names in wanted:
-            with suppress(Exception):
-                item = file[next(name for name in names if name in file)]
-                look("", item)
-                item.visititems(look)

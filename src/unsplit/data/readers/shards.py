@@ -18,7 +18,7 @@ import numpy as np
 from unsplit.data.readers.broken import place_in, reading, reason, refuse_unreadable
 from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList
 from unsplit.data.readers.tables import shortened
-from unsplit.errors import InputError, SkippedWarning, option, warn
+from unsplit.errors import InputError, option
 
 ENDINGS = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 # How compressed files begin.
@@ -95,14 +95,13 @@ def find_samples(shards: list[Path], field: str | None = None, needed: bool = Tr
     """
     images: dict[tuple[Path, str], str] = {}
     named: dict[tuple[Path, str], str | None] = {}
-    n_links = sum(_list_samples(shard, field, images, named) for shard in shards)
+    for shard in shards:
+        _list_samples(shard, field, images, named)
     keys = [key for _, key in images]
     if len(set(keys)) < len(keys):
         keys = [f"{shard.name}/{key}" for shard, key in images]
     clusters = [named.get(place) for place in images]
     where = str(shards[0]) if len(shards) == 1 else f"{len(shards)} shards in {shards[0].parent}"
-    if n_links:
-        warn(f"left out {n_links:,} links in {where}, which are never followed.", SkippedWarning)
     if not keys:
         raise InputError(
             f"{where} hold no images ({', '.join(IMAGE_ENDINGS)}); images have names such as "
@@ -125,9 +124,8 @@ def _list_samples(
     field: str | None,
     images: dict[tuple[Path, str], str],
     labels: dict[tuple[Path, str], str | None],
-) -> int:
-    """Note where the images in a shard are, and their labels; return the number of links."""
-    n_links = 0
+) -> None:
+    """Note where the images in a shard are, and their labels; links are left out."""
     refuse_unreadable(shard)
     with reading(shard), shard.open("rb") as file:
         if file.read(6).startswith(COMPRESSED):
@@ -138,7 +136,6 @@ def _list_samples(
         file.seek(0)
         with tarfile.open(fileobj=file, mode="r:") as archive:
             for member in _members(archive):
-                n_links += member.issym() or member.islnk()
                 key, ending = _key(member.name)
                 if not member.isreg() or member.issparse() or not key:
                     continue
@@ -151,7 +148,6 @@ def _list_samples(
                     )
                 elif ending in IMAGE_ENDINGS:
                     images[shard, key] = place_in(shard, member.offset_data, member.size)
-    return n_links
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -85,10 +85,8 @@ class Contents:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def read_text_table(
-    path: Path, separator: str, assign: Assign, progress: Progress | None = None
-) -> Contents:
-    r"""Read columns of a text file whose first line names them; progress is in bytes.
+def read_text_table(path: Path, separator: str, assign: Assign) -> Contents:
+    r"""Read columns of a text file whose first line names them.
 
     Examples
     --------
@@ -103,17 +101,17 @@ def read_text_table(
     options: dict[str, Any] = {"sep": separator, "encoding": "utf-8", "index_col": False}
     if int(pd.__version__.split(".")[0]) < 3:  # the last digit of many numbers was wrong
         options["float_precision"] = "round_trip"
-    names, excess = _names(path, separator)
+    names = _names(path, separator)
     roles = assign(names)
     if not roles.names:
         _refuse_numbers(path, names)
     # Read in one piece: of several, one could have numbers and another text in a column.
     options |= {"low_memory": False, "dtype": dict.fromkeys(roles.names, str)}
-    wanted = [n for n in names if n in roles.read or (excess and n == UNNAMED)]
+    wanted = [n for n in names if n in roles.read]
     if wanted != names:
         options["usecols"] = wanted
     try:
-        with _unpacked(path, progress) as file:
+        with _unpacked(path) as file:
             frame = pd.read_csv(file, header=0, names=names, **options)
     except pd.errors.ParserError as error:
         told = str(error).strip().removeprefix("Error tokenizing data. C error: ")
@@ -121,8 +119,6 @@ def read_text_table(
             f"{path} is not a regular table ({shortened(told)}); "
             "give every line as many values as the first, and close all quotes."
         ) from None
-    if excess:
-        _refuse_excess(path, excess, as_written(frame[UNNAMED].astype(str)))
     features = frame[[name for name in wanted if name in roles.features]]
     numbers = features.select_dtypes(["number", "bool"])
     X = numbers.to_numpy(np.float64)
@@ -151,42 +147,24 @@ def memory_for_text(path: Path, separator: str) -> int:
 
 
 @contextmanager
-def _unpacked(path: Path, progress: Progress | None = None) -> Iterator[Any]:
+def _unpacked(path: Path) -> Iterator[Any]:
     """Open a table as bytes, without its compression."""
     opened: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     ending = path.suffix.lower()
-    with io.BufferedReader(_CountedFile(path, progress), buffer_size=2**20) as file:
-        if ending in opened:
-            with opened[ending](file) as content:
-                yield content
-        elif ending == ".zip":
-            with zipfile.ZipFile(file) as archive:
-                names = archive.namelist()
-                if len(names) != 1:
-                    raise ValueError(f"it holds {len(names)} files, not one table")
-                with archive.open(names[0]) as content:
-                    yield content
-        else:
-            yield file
+    if ending != ".zip":
+        with opened.get(ending, open)(path, "rb") as content:
+            yield content
+        return
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if len(names) != 1:
+            raise ValueError(f"it holds {len(names)} files, not one table")
+        with archive.open(names[0]) as content:
+            yield content
 
 
-class _CountedFile(io.FileIO):
-    """A file that tells how many of its bytes have been read."""
-
-    def __init__(self, path: Path, progress: Progress | None) -> None:
-        super().__init__(path)
-        self._progress = progress
-        self._size = os.fstat(self.fileno()).st_size
-
-    def readinto(self, buffer: Any) -> int | None:
-        n = super().readinto(buffer)
-        if self._progress is not None:
-            self._progress(min(self.tell(), self._size), self._size)
-        return n
-
-
-def _names(path: Path, separator: str) -> tuple[list[str], int]:
-    """Return the names of all columns, and how many more values the second line has than names."""
+def _names(path: Path, separator: str) -> list[str]:
+    """Return the names of all columns; the second line must not have more values than names."""
     with _unpacked(path) as file:
         text = io.TextIOWrapper(file, "utf-8-sig", newline="")
         lines = (line for line in csv.reader(text, delimiter=separator) if line)
@@ -199,11 +177,14 @@ def _names(path: Path, separator: str) -> tuple[list[str], int]:
             f"{path} seems to have one column, {listing(names)}; "
             "separate values by commas in .csv and by tabs in .tsv files."
         )
-    excess = max(0, len(second) - len(names))
-    names = [""] * excess + names
+    if len(second) > len(names):
+        raise InputError(
+            f"{path} has {len(second) - len(names)} more values per line than column names; name "
+            "every column in the first line, in R with write.csv."
+        )
     names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
     _refuse_repeated(path, names)
-    return names, excess
+    return names
 
 
 def _refuse_repeated(path: Path, names: Sequence[str]) -> None:
@@ -212,17 +193,6 @@ def _refuse_repeated(path: Path, names: Sequence[str]) -> None:
         raise InputError(
             f"{path} has more than one column called {listing(repeated)}; "
             "give every column a name of its own."
-        )
-
-
-def _refuse_excess(path: Path, excess: int, first: NDArray[Any]) -> None:
-    """Raise unless R wrote the file: an unnamed first column of row names or of 1, 2, 3, …"""
-    counted = np.array_equal(first, np.arange(1, len(first) + 1))
-    numbers = all(NUMBER.fullmatch(str(name)) for name in first)
-    if excess > 1 or (numbers and not counted):
-        raise InputError(
-            f"{path} has {excess} more values per line than column names; name every column in the "
-            "first line."
         )
 
 
@@ -340,14 +310,12 @@ def _opened(pa: Any, path: Path) -> Any:
         return dataset.dataset(str(path), format="ipc", filesystem=disk)
     schemas = [parquet.read_schema(file) for file in files]
     _refuse_repeated(path, schemas[0].names)
-    for file, schema in zip(files, schemas, strict=True):
-        here, there = ({field.name: field.type for field in one} for one in (schemas[0], schema))
-        unlike = [name for name in here | there if here.get(name) != there.get(name)]
-        if unlike:
-            raise InputError(
-                f"{file.name} and {files[0].name} in {path} differ in column {unlike[0]!r}; "
-                "write all files of the folder with the same columns and types."
-            )
+    unlike = [file for file, one in zip(files, schemas, strict=True) if set(one) != set(schemas[0])]
+    if unlike:
+        raise InputError(
+            f"{unlike[0].name} and {files[0].name} in {path} differ in their columns; write all "
+            "files of the folder with the same columns and types."
+        )
     if len(files) > 1 and not _index_columns(schemas[0])[0]:
         schemas[0] = schemas[0].remove_metadata()  # its index only counts the rows of one file
     # Without pre-buffering, which would hold all of a large file in memory.

@@ -1,7 +1,6 @@
 """What all kinds of observations share: batches on the training device, keys, moments, checks."""
 
 import math
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -38,73 +37,28 @@ SHAPES = {
 }
 
 
-class Rows(ABC):
-    """Observations, handed out in batches on the training device.
+class Rows:
+    """Observations in an array whose first axis they are, handed out in batches on the device.
 
     ``kind`` says what they are: "vectors", "counts" (sparse), "images", "points" or "sequences";
     ``rate`` is the number of samples per second of sound, None for everything else; ``stackable``
-    says whether batches of several networks can be taken at once, with an index of two axes;
-    ``ragged`` says whether observations differ in size.
-    """
-
-    kind: str
-    device: torch.device
-    rate: int | None = None
-    stackable: bool = False
-    ragged: bool = False
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Number of observations."""
-
-    @abstractmethod
-    def take(self, index: Tensor) -> Tensor:
-        """Return observations as a network gets them, shape (*index.shape, ...)."""
-
-    @property
-    @abstractmethod
-    def keys(self) -> NDArray[np.uint64]:
-        """One number per row that depends only on its content, where the content is known."""
-
-    @abstractmethod
-    def moments(self, index: Index) -> tuple[Tensor, Tensor]:
-        """Return the mean and the scale of the rows at ``index``, to standardise batches with.
-
-        The scale is never zero.
-        """
-
-    @abstractmethod
-    def first(self, n: int) -> Self:
-        """Return the first n rows, with the origin that all rows have."""
-
-    @abstractmethod
-    def another(self, X: Any) -> Self:
-        """Wrap new observations for a network that was trained on these."""
-
-    def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        """Yield what ``take`` returns for each of the batches, in order."""
-        yield from map(self.take, batches)
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one observation as a network gets it."""
-        return tuple(self.take(torch.zeros(1, dtype=torch.long, device=self.device)).shape[1:])
-
-
-class TensorRows(Rows):
-    """Observations of one shape in an array whose first axis they are; see :meth:`of`.
+    says whether batches of several networks can be taken at once, with an index of two axes.
 
     Images are stored (n, H, W, C), the order in which networks are fastest, and handed out
     (b, C, H, W), bytes as bytes; clouds are (n, p, 3 + features), sequences (n, L, C).  An array
     that fits is copied to the device; a larger one stays where it is, and batches are fetched
-    ahead.  Observations of other types are subclasses.
+    ahead.  Observations of other types are subclasses, which have at least ``kind``, ``device``,
+    ``take``, ``stream``, ``keys``, ``moments``, ``first``, ``another`` and a length.
 
     Examples
     --------
-    >>> rows = TensorRows.of(np.zeros((5, 8, 8), np.uint8), "images", torch.device("cpu"))
+    >>> rows = Rows.of(np.zeros((5, 8, 8), np.uint8), "images", torch.device("cpu"))
     >>> len(rows), rows.kind, rows.shape
     (5, 'images', (1, 8, 8))
     """
+
+    rate: int | None = None
+    stackable: bool = False
 
     def __init__(
         self, values: Any, kind: str, device: torch.device, origin: NDArray[Any] | None = None
@@ -125,6 +79,11 @@ class TensorRows(Rows):
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one observation as a network gets it."""
+        return tuple(self.take(torch.zeros(1, dtype=torch.long, device=self.device)).shape[1:])
 
     def take(self, index: Tensor) -> Tensor:
         """Return observations as a network gets them, shape (*index.shape, ...)."""
@@ -191,7 +150,10 @@ class TensorRows(Rows):
         return int(self.values.size * self._stored(self.values[:0]).dtype.itemsize)
 
     def moments(self, index: Index) -> tuple[Tensor, Tensor]:
-        """Return mean and scale of channels over some of the rows, to standardise batches with."""
+        """Return mean and scale of channels over some of the rows, to standardise batches with.
+
+        The scale is never zero.
+        """
         some = index if self.kind == "vectors" else evenly(index)
         parts = parts_of(some, math.prod(self.shape), CHUNK_ELEMENTS)
         places = [torch.from_numpy(part.copy()) for part in parts]

@@ -18,7 +18,7 @@ from unsplit.data.memory import available_memory
 from unsplit.data.pixels import GREY_MODES, channels_first, grey_or_rgb
 from unsplit.data.rows.base import (
     SHARE_FOR_DATA,
-    TensorRows,
+    Rows,
     as_stored,
     kind_of,
     middle_of,
@@ -40,7 +40,7 @@ MOST_WORKERS = 8
 FEW_ITEMS = 2_000
 
 
-class DatasetRows(TensorRows):
+class DatasetRows(Rows):
     """Items of a Dataset: images (C, H, W), clouds (p, 3), sequences (L, C) or vectors (d,).
 
     On a GPU, items that fit into its memory are read once and kept there, bytes as bytes; on a CPU,
@@ -214,8 +214,10 @@ class Decoder:
     """
 
     def __init__(self, dataset: Any, workers: int | None = None, pin: bool = False) -> None:
+        if not len(dataset):
+            raise InputError("the dataset has length 0; pass one with items.")
         self._items = _Stacked(dataset)
-        self.workers = default_workers(self._items.length) if workers is None else workers
+        self.workers = default_workers(len(dataset)) if workers is None else workers
         self.pin = pin
         self._wanted: list[Index] = []  # of the present stream; the loader reads them
         self._loader: DataLoader[Any] | None = None
@@ -278,7 +280,6 @@ class _Stacked(Dataset[Any]):
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
-        self.length = _length(dataset)
         self._generators = Generators(0)
         self._first: tuple[int, torch.Size, torch.dtype] | None = None
 
@@ -292,15 +293,7 @@ class _Stacked(Dataset[Any]):
             return error
 
     def _item(self, index: int) -> Tensor:
-        try:
-            item = self.dataset[index]
-        except IndexError as error:
-            if not 0 <= index < self.length:
-                raise
-            raise InputError(
-                f"item {index} of the dataset cannot be read (IndexError: {error}) although its "
-                f"length is {self.length}; make __len__ return the number of items."
-            ) from error
+        item = self.dataset[index]
         item = _tensor(item[0] if isinstance(item, (tuple, list)) and item else item, index)
         self._first = self._first or (index, item.shape, item.dtype)
         first, shape, dtype = self._first
@@ -329,16 +322,3 @@ def _tensor(item: Any, index: int) -> Tensor:
         f"item {index} of the dataset is {what}; it must be a tensor, an array of numbers or a PIL "
         "image, or a tuple whose first entry is one."
     )
-
-
-def _length(dataset: Any) -> int:
-    try:
-        length = len(dataset)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise InputError(
-            f"the dataset ({type(dataset).__name__}) has no usable length ({error}); give it "
-            "__len__ and __getitem__."
-        ) from None
-    if not length:
-        raise InputError("the dataset has length 0; pass one with items.")
-    return length

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -18,7 +18,6 @@ from unsplit.data.labels import is_gap
 from unsplit.data.memory import available_memory, require_memory
 from unsplit.data.rows.base import (
     Rows,
-    TensorRows,
     as_array,
     blocks_of,
     is_mapped,
@@ -72,7 +71,7 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
     if kind is None and values.ndim > 2:
         kind = kind_of(values.shape, values.dtype)
     if kind in ("images", "points", "sequences"):
-        return TensorRows.of(values, kind, device)
+        return Rows.of(values, kind, device)
     matrix = numeric_matrix(flat(values))
     if kind == "counts":
         return CountRows(numeric_matrix(scipy.sparse.csr_array(matrix)), device)
@@ -117,7 +116,7 @@ def is_table(X: Any) -> bool:
     return len(getattr(X, "shape", (0, 0))) <= 2
 
 
-class VectorRows(TensorRows):
+class VectorRows(Rows):
     """Rows of a matrix, handed out as float32 tensors on ``device``.
 
     Dense values stay on the device, or on disk if they are mapped from a file; sparse rows are made
@@ -213,7 +212,10 @@ class CountRows(VectorRows):
 
     kind = "counts"
     stackable = False
-    stream = Rows.stream
+
+    def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Yield what ``take`` returns for each of the batches, in order."""
+        yield from map(self.take, batches)
 
     def take(self, index: Tensor) -> Tensor:
         """Rows at ``index`` (one-dimensional), a CSR tensor of shape (b, n_features)."""

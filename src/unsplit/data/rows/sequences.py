@@ -13,7 +13,7 @@ from torch import Tensor
 from unsplit._typing import Index
 from unsplit.data.rows.base import (
     CHUNK_ELEMENTS,
-    TensorRows,
+    Rows,
     channel_moments,
     evenly,
     plain_array,
@@ -238,7 +238,7 @@ def _runs(starts: Index, lengths: Index) -> Index:
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
 
 
-class RaggedRows(TensorRows):
+class RaggedRows(Rows):
     """Sequences, padded to the longest of each batch, with a mask as last channel.
 
     Examples
@@ -250,7 +250,6 @@ class RaggedRows(TensorRows):
     """
 
     kind = "sequences"
-    ragged = True
 
     def __init__(self, sequences: Ragged, device: torch.device) -> None:
         self.sequences = sequences
