@@ -212,13 +212,6 @@ def test_first_stride_grows_with_the_length_up_to_its_limit():
     assert first_stride(10**7) == strides[-1]
 
 
-@pytest.mark.parametrize("name", ["in_channels", "length", "width"])
-def test_numbers_below_one_are_refused(name):
-    numbers = {"in_channels": 1, "length": 100, "width": 8} | {name: 0}
-    with pytest.raises(InputError, match=containing(name, "at least 1", "got 0")):
-        ResNet1d(**numbers)
-
-
 def slow_edges(bands, highest):
     """By the formula of a mel and its inverse."""
     top = 2595 * math.log10(1 + highest / 700)

@@ -140,16 +140,6 @@ def test_a_network_for_other_images_and_other_mistakes_are_refused():
         unsplit.features(nn.Flatten(), IMAGES, batch_size=0)
 
 
-def test_features_that_differ_in_number_are_refused():
-    network = Returns(lambda x: x[:, 0, 0, : len(x)])
-    sentence = (
-        "the network returned 3 features for some observations and 1 for others; it must return "
-        "the same number for all."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
-        unsplit.features(network, IMAGES, batch_size=3, device="cpu")
-
-
 # Vectors from a file
 
 PHOTOS = Observations(None, None, np.array(["x/b.jpg", "x/a.jpg"]), np.array(["x", "x"]))

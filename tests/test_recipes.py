@@ -9,6 +9,7 @@ import scipy.sparse
 import torch
 from torch import nn
 
+import unsplit
 from tests.any_data_cases import CPU, clouds, images, ragged
 from tests.checks import exactly
 from unsplit.data.rows.kinds import observations
@@ -373,4 +374,4 @@ def test_an_own_augmentation_is_copied():
 def test_other_augmentations_are_refused(augment):
     sentence = f'augment must be "auto", False or a torch.nn.Module, got {augment!r}.'
     with pytest.raises(InputError, match=exactly(sentence)):
-        augmentation_for(augment, ROWS["images"])
+        unsplit.TrainConfig(augment=augment)

@@ -94,7 +94,7 @@ def test_all_fail_in_training():
     ("choice", "sentence"),
     [
         ({"augment": "flip"}, "augment must be \"auto\", False or a torch.nn.Module, got 'flip'."),
-        ({"learning_rate": 0}, "learning_rate must be a positive number, got 0; 0.001 is usual."),
+        ({"learning_rate": 0}, "learning_rate must be a positive number, such as 0.001, got 0."),
         ({"weight_decay": -1.0}, "weight_decay must be a number of at least 0, got -1.0."),
         ({"batch_size": 0.5}, "batch_size must be a whole number of at least 1, got 0.5."),
     ],

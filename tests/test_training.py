@@ -16,7 +16,6 @@ from unsplit.networks.training.loop import (
     TrainConfig,
     Training,
     judge_of,
-    mean_of_all,
     mean_of_others,
     own,
 )
@@ -92,23 +91,16 @@ def test_observations_set_aside_choose_the_epoch_of_their_own_fold():
     assert trained_with(ACCURACIES, folds).kept_epoch.tolist() == [1, 2, 2]
 
 
-def test_one_epoch_is_chosen_by_all_folds_together():
-    folds = small_problem(n_folds=3)[2]
-    history = trained_with(ACCURACIES, folds, one_epoch=True)
-    assert history.kept_epoch.tolist() == [2, 2, 2]
-
-
-def test_cross_fitting_and_the_holdout_choose_thejudge_of():
+def test_cross_fitting_and_the_holdout_choose_the_judge():
     y = small_problem()[1]
     rng = np.random.default_rng(0)
     crossfit, single = crossfit_folds(y, 4, rng), [holdout_fold(y, 0.2, rng)]
     few = crossfit_folds(y[y < 3], 4, rng)  # fewer than four clusters
-    assert judge_of(crossfit, TrainConfig()) is mean_of_others
-    assert judge_of(single, TrainConfig()) is own
-    assert judge_of(few, TrainConfig()) is own
+    assert judge_of(crossfit) is mean_of_others
+    assert judge_of(single) is own
+    assert judge_of(few) is own
     assert not single[0].validates_on_test
     assert not any(fold.validates_on_test for fold in few)
-    assert judge_of(crossfit, TrainConfig(one_epoch=True)) is mean_of_all
 
 
 def test_stopping_can_judge_a_fold_by_its_validation_rows():
@@ -312,16 +304,8 @@ def test_folds_without_validation_rows_are_judged_by_the_rest():
     assert stopping.step(np.array([0.5, nothing, nothing])).tolist() == [True, False, False]
 
 
-def test_one_epoch_for_all_folds_is_the_one_with_the_best_mean():
-    stopping = Stopping(2, patience=2, judge=mean_of_all)
-    for accuracy in ([0.6, 0.6], [0.9, 0.5], [0.5, 0.8], [0.7, 0.6]):
-        stopping.step(np.array(accuracy))
-    assert stopping.kept_epoch.tolist() == [1, 1]
-    assert stopping.finished
-
-
 def test_until_there_were_enough_steps_the_latest_weights_are_kept():
-    stopping = Stopping(2, patience=1, judge=mean_of_all)
+    stopping = Stopping(2, patience=1, judge=mean_of_others)
     assert stopping.step(np.array([1.0, 1.0]), enough=False).all()
     assert stopping.step(np.array([0.8, 0.8]), enough=False).all()
     assert not stopping.finished

@@ -22,7 +22,7 @@ from experiments.imagenet_realistic.pseudo_labels import balanced, k_means, whit
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ConvNet, ResNet18
 
-NETWORKS = {"resnet18": ResNet18, "convnet": ConvNet}
+NETWORKS: dict[str, type[ResNet18 | ConvNet]] = {"resnet18": ResNet18, "convnet": ConvNet}
 
 BATCH = 256
 LEARNING_RATE = 0.05

@@ -34,11 +34,7 @@ def choose_device(device: "str | torch.device") -> "torch.device":
     """
     import torch
 
-    if not isinstance(device, (str, torch.device)):
-        raise InputError(
-            f'device must be a str or a torch.device, got {shown(device)}; use "auto" or "cpu".'
-        )
-    if device == "auto":
+    if isinstance(device, str) and device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
@@ -48,7 +44,7 @@ def choose_device(device: "str | torch.device") -> "torch.device":
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0].split(". ")[0][:200]
         raise InputError(
-            f'device={str(device)!r} cannot be used here ({reason}); use "auto" or "cpu".'
+            f'device={shown(device)} cannot be used here ({reason}); use "auto" or "cpu".'
         ) from None
     return chosen
 

@@ -157,7 +157,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
             "learning_rate": "float None",
             "weight_decay": "float None",
             "batch_size": "None",
-            "one_epoch": "bool",
             "batch_folds": "bool None",
         },
     ),

@@ -208,17 +208,12 @@ def tinted(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) 
 
 
 class PointAugmentation(Augmentation):
-    """Rotate, scale, jitter and thin out point clouds at random in training, each in its own way.
+    """Jitter and thin out point clouds at random in training, each in its own way.
 
-    Clouds are rotated and scaled about their own centre.  If points have more than three numbers,
-    only the first three (x, y and z) are changed.
+    If points have more than three numbers, only the first three (x, y and z) are moved.
 
     Parameters
     ----------
-    rotation : bool
-        Rotate by a random angle about the vertical axis.
-    scaling : float
-        Enlarge or shrink by up to this share, both equally often.
     jitter : float
         Standard deviation of the Gaussian noise by which points move, in units of the size of the
         cloud: the root of the mean squared distance from its centre.  Noise is limited to three
@@ -226,8 +221,6 @@ class PointAugmentation(Augmentation):
     dropout : float
         Remove up to this share of the points, as if they had not been measured.  They are replaced
         by copies of the first point that is kept, so that the array keeps its shape.
-    up : "x", "y" or "z"
-        The vertical axis.
 
     Examples
     --------
@@ -239,20 +232,10 @@ class PointAugmentation(Augmentation):
     True
     """
 
-    def __init__(
-        self,
-        rotation: bool = False,
-        scaling: float = 0.0,
-        jitter: float = 0.0,
-        dropout: float = 0.0,
-        up: str = "z",
-    ) -> None:
+    def __init__(self, jitter: float = 0.0, dropout: float = 0.0) -> None:
         super().__init__()
-        _check(1, scaling=scaling, jitter=jitter, dropout=dropout)
-        if up not in ("x", "y", "z"):
-            raise InputError(f'up must be "x", "y" or "z", got {up!r}.')
-        self.rotation, self.up = rotation, up
-        self.scaling, self.jitter, self.dropout = scaling, jitter, dropout
+        _check(1, jitter=jitter, dropout=dropout)
+        self.jitter, self.dropout = jitter, dropout
 
     @classmethod
     def for_points(cls) -> "PointAugmentation":
@@ -260,19 +243,18 @@ class PointAugmentation(Augmentation):
 
         Points are jittered and removed, because another scan of the same object has other points
         of its surface, with small errors.  Clouds are not rotated or scaled, because two clusters
-        may differ only in the orientation or size of the objects.  If these mean nothing in your
-        data, ``PointAugmentation(rotation=True, …)`` helps to learn from few clouds.
+        may differ only in the orientation or size of the objects.
 
         Examples
         --------
-        >>> PointAugmentation.for_points().rotation
-        False
+        >>> PointAugmentation.for_points().dropout
+        0.5
         """
         return cls(jitter=0.02, dropout=0.5)
 
     def changed(self, x: Tensor) -> Tensor:
         """Return changed copies of clouds (b, p, 3 + features)."""
-        if self.rotation or self.scaling or self.jitter:
+        if self.jitter:
             x = torch.cat([self._moved(x[..., :3]), x[..., 3:]], dim=2)
         # Done last, so that copies of a point are equal and can be recognised as one point.
         if self.dropout:
@@ -281,36 +263,11 @@ class PointAugmentation(Augmentation):
         return x
 
     def _moved(self, points: Tensor) -> Tensor:
-        n, device = len(points), points.device
         centre = points.mean(dim=1, keepdim=True)
         points = points - centre
-        if self.rotation:
-            points = turned(points, 2 * math.pi * uniform((n,), device), self.up)
-        if self.scaling:
-            power = 2 * uniform((n, 1, 1), device) - 1
-            points = points * (1 + self.scaling) ** power
-        if self.jitter:
-            size = points.square().sum(dim=2, keepdim=True).mean(dim=1, keepdim=True).sqrt()
-            noise = normal_like(points).clamp(-CLIP, CLIP)
-            points = points + self.jitter * size * noise
-        return points + centre
-
-
-def turned(points: Tensor, angle: Tensor, up: str) -> Tensor:
-    """Rotate points (b, p, 3) about the axis ``up`` by angles (b,), counter-clockwise from above.
-
-    Examples
-    --------
-    >>> points = torch.tensor([[[1.0, 0.0, 7.0]]])
-    >>> turned(points, torch.tensor([math.pi / 2]), "z").round()
-    tensor([[[-0.,  1.,  7.]]])
-    """
-    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
-    axis = "xyz".index(up)
-    first, second = (axis + 1) % 3, (axis + 2) % 3
-    a, b = points[..., first], points[..., second]
-    columns = {axis: points[..., axis], first: cos * a - sin * b, second: sin * a + cos * b}
-    return torch.stack([columns[i] for i in range(3)], dim=-1)
+        size = points.square().sum(dim=2, keepdim=True).mean(dim=1, keepdim=True).sqrt()
+        noise = normal_like(points).clamp(-CLIP, CLIP)
+        return points + self.jitter * size * noise + centre
 
 
 def thinned(x: Tensor, keep: Tensor) -> Tensor:

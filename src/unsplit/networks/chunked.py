@@ -126,10 +126,13 @@ def mean_hits(
     features: Tensor,
     weight: Tensor,
     bias: Tensor,
-    clusters: Tensor,
-    blocks: Blocks | None = None,
+    columns: Tensor,
+    n_clusters: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> Tensor:
     """Share of the other clusters that score lower than the own cluster; ties count half.
+
+    Parameters are those of :func:`chunked_loss`.
 
     Examples
     --------
@@ -138,12 +141,18 @@ def mean_hits(
     tensor([0.5000])
     """
     kind = product_type(features, weight)
+    found = torch.zeros(len(features), dtype=torch.long, device=features.device)
     with torch.autocast(features.device.type, enabled=False):
-        blocks = blocks or blocks_for(len(features), kind, features.device)
+        blocks = blocks_for(len(features), kind, features.device)
         features = features.to(kind)
-        own = own_scores(features, weight, bias, clusters)
-        found = hits_over_blocks(features, weight, bias, clusters, own, blocks)
-    return found / (2 * max(len(weight) - 1, 1))
+        own = ranks.sum(own_scores(features, weight, bias, columns))[:, None]
+        for start, _, scores in _scores(features, weight, blocks):
+            scores = scores.to(own.dtype).add_(bias[start : start + scores.shape[1]])
+            scores = without_own(scores, columns - start)
+            found += 2 * (scores < own).sum(1) + (scores == own).sum(1)
+    # The score of the own cluster was made the lowest of all.
+    found = ranks.sum(found - 2 * (columns >= 0).long())
+    return found / (2 * max((n_clusters or len(weight)) - 1, 1))
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -202,18 +211,18 @@ def _loss_and_gradients(
 def product_type(features: Tensor, weight: Tensor) -> torch.dtype:
     """Choose the type of the numbers that are multiplied.
 
-    bfloat16 on CUDA, where autocast or the features ask for it; otherwise at least float32, because
+    bfloat16 on CUDA, where autocast or the features have it; otherwise at least float32, because
     a CPU gains nothing from less, and the slopes of many clusters are too small for float16.
     """
-    asked = torch.promote_types(features.dtype, weight.dtype)
+    wanted = torch.promote_types(features.dtype, weight.dtype)
     if features.device.type == "cuda":
         if torch.is_autocast_enabled("cuda"):
-            asked = torch.get_autocast_dtype("cuda")
+            wanted = torch.get_autocast_dtype("cuda")
         elif torch.bfloat16 in (features.dtype, weight.dtype):
-            asked = torch.bfloat16
-        if asked == torch.bfloat16:
-            return asked
-    return torch.promote_types(asked, torch.float32)
+            wanted = torch.bfloat16
+        if wanted == torch.bfloat16:
+            return wanted
+    return torch.promote_types(wanted, torch.float32)
 
 
 def blocks_for(n_rows: int, kind: torch.dtype, device: torch.device) -> Blocks:
@@ -225,7 +234,7 @@ def blocks_for(n_rows: int, kind: torch.dtype, device: torch.device) -> Blocks:
 
 
 def _clusters(elements: int, n_rows: int) -> int:
-    """Clusters in a block of so many elements: a multiple of 256, as tiles of products are."""
+    """Clusters in a block of this many elements: a multiple of 256, as tiles of products are."""
     return max(256, elements // max(n_rows, 1) // 256 * 256)
 
 
@@ -250,23 +259,6 @@ def log_sum_exp(
     for start, _, scores in _scores(features, weight, blocks):
         sums.add(scores, bias[start : start + scores.shape[1]], start)
     return sums.value.to(wide)
-
-
-def hits_over_blocks(
-    features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor, own: Tensor, blocks: Blocks
-) -> Tensor:
-    """Twice the number of clusters that score lower than the own cluster; ties count one.
-
-    ``own`` has the scores for the own clusters, also where another process holds them.
-    """
-    found = torch.zeros(len(features), dtype=torch.long, device=features.device)
-    own = own[:, None]
-    for start, _, scores in _scores(features, weight, blocks):
-        scores = scores.to(own.dtype).add_(bias[start : start + scores.shape[1]])
-        scores = without_own(scores, columns - start)
-        found += 2 * (scores < own).sum(1) + (scores == own).sum(1)
-    # The score of the own cluster was made the lowest of all.
-    return found - 2 * (columns >= 0).long()
 
 
 def over_blocks(

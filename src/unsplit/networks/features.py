@@ -92,11 +92,6 @@ def features(
                 raise InputError("the network returned complex numbers; return real features.")
             refuse_gaps(values.float(), index)
             parts.append(values.float().cpu().numpy())
-            if parts[-1].shape[1] != parts[0].shape[1]:
-                raise InputError(
-                    f"the network returned {parts[0].shape[1]} features for some observations and "
-                    f"{parts[-1].shape[1]} for others; it must return the same number for all."
-                )
             bar.update(len(index))
     return np.concatenate(parts)
 

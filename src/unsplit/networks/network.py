@@ -14,7 +14,6 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.devices import own_generator
 from unsplit.errors import InputError
-from unsplit.networks.chunked import chunked_loss, mean_hits
 
 
 class MLP(nn.Module):
@@ -226,14 +225,6 @@ class ScoreHead(nn.Linear):
         """Draw weights, unless there are very many: they start at zero in any case."""
         if self.weight.numel() <= LARGE_HEAD:
             super().reset_parameters()
-
-    def loss_of_features(self, features: Tensor, clusters: Tensor) -> Tensor:
-        """The same as :meth:`loss` of the scores, which are never held at once."""
-        return chunked_loss(features, self.weight, self.bias, clusters, self.loss_name)
-
-    def mean_hits(self, features: Tensor, clusters: Tensor) -> Tensor:
-        """Share of the other clusters that score lower than the own one, over blocks of them."""
-        return mean_hits(features, self.weight, self.bias, clusters)
 
     def loss(self, scores: Tensor, clusters: Tensor) -> Tensor:
         """Mean loss of observations drawn evenly from the clusters."""

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from sklearn.base import is_classifier
@@ -30,17 +30,10 @@ from unsplit.networks.network import (
     StandardizeSequences,
 )
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import USUAL, Augment, TrainConfig, check_augment
+from unsplit.networks.training.loop import USUAL, Augment, TrainConfig
 
-
-class Estimator(Protocol):
-    """A classifier of scikit-learn; it also has predict_proba or decision_function."""
-
-    def fit(self, X: Any, y: Any) -> Any:
-        """Learn the labels y of the rows of X."""
-
-
-Backbone = str | nn.Module | Estimator | Callable[[], nn.Module]
+# A name, a network, a function that returns one, or a classifier of scikit-learn.
+Backbone = Any
 
 # Convolutions with batch normalisation need less weight decay than small networks.
 DEEP = replace(USUAL, weight_decay=0.1)
@@ -292,14 +285,6 @@ def default_name(rows: Rows) -> str:
     return {"vectors": "mlp", "counts": "bag-of-words", "points": "pointnet++"}[rows.kind]
 
 
-# Classes whose modules draw from the generator of the run.
-OUR_AUGMENTATIONS = (
-    augmentation.ImageAugmentation,
-    augmentation.PointAugmentation,
-    augmentation.SequenceAugmentation,
-)
-
-
 def is_users(backbone: object, augment: object) -> bool:
     """Whether a part of a network is the user's, and may draw from torch's global generator.
 
@@ -310,7 +295,8 @@ def is_users(backbone: object, augment: object) -> bool:
     >>> is_users("resnet18", augmentation.ImageAugmentation(crop=0.125))
     False
     """
-    if isinstance(augment, nn.Module) and type(augment) not in OUR_AUGMENTATIONS:
+    # Our augmentations draw from the generator of the run.
+    if isinstance(augment, nn.Module) and type(augment).__module__ != augmentation.__name__:
         return True
     return not isinstance(backbone, str) and not _is_classifier(backbone)
 
@@ -322,7 +308,6 @@ def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Mod
     """
     if isinstance(augment, nn.Module):
         return copy.deepcopy(augment)
-    check_augment(augment)
     if augment is False:
         return None
     if rows.kind == "images":

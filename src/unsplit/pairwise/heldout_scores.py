@@ -287,7 +287,7 @@ def best_of(
     What scores the test rows of a fold is chosen by the A of the other folds, or on rows set aside.
     Of equally good candidates the first is chosen.
     """
-    judge = judge_of(folds, candidates[0].config)
+    judge = judge_of(folds)
     accuracy = [
         judge(validation_accuracy(one.networks, folds, rows, subclusters, clusters, names))
         for one in candidates

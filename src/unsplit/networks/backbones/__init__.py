@@ -4,7 +4,7 @@ from unsplit.networks.backbones.counts import BagOfWords, CountScaling
 from unsplit.networks.backbones.images import ConvNet, ResNet18, Shrink
 from unsplit.networks.backbones.points import PointNet2, SingleLayer
 from unsplit.networks.backbones.sequences import AudioNet, LogMel, ResNet1d
-from unsplit.networks.network import MLP, Standardize, StandardizeSequences
+from unsplit.networks.network import MLP
 
 __all__ = [
     "MLP",
@@ -18,6 +18,4 @@ __all__ = [
     "ResNet18",
     "Shrink",
     "SingleLayer",
-    "Standardize",
-    "StandardizeSequences",
 ]

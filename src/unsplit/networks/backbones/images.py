@@ -1,14 +1,11 @@
 """Backbones for images: ResNet-18, a small network for CPUs, and networks of other libraries."""
 
-import os
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from unsplit.errors import InputError, check_whole
 
 # Names of the classifier in networks of torchvision and timm.
 OUTPUTS = ("fc", "classifier", "head", "heads")
@@ -30,8 +27,7 @@ class ResNet18(nn.Module):
     """Turns images (b, C, H, W) into features (b, 512).
 
     The network of He et al. (2016) without its classifier.  Weights have the same names and shapes
-    as in torchvision, so that its checkpoints can be read.  The network takes images of any size,
-    whatever ``image_size`` is.
+    as in torchvision.  The network takes images of any size, whatever ``image_size`` is.
 
     Parameters
     ----------
@@ -40,10 +36,6 @@ class ResNet18(nn.Module):
     image_size : int
         Shorter side of the images in pixels, by which the first layers are chosen.  From 96 pixels,
         these are the standard ones: a 7×7 convolution and pooling, with a total stride of 4.
-    weights : path, optional
-        File written by ``torch.save`` with the weights to start from: a state dict, or a dict
-        with a state dict at "state_dict".  Its classifier is not used.  Weights for 3 channels
-        can be used for images with one channel, which then counts as all three.
 
     Examples
     --------
@@ -54,15 +46,8 @@ class ResNet18(nn.Module):
 
     out_features = 512
 
-    def __init__(
-        self,
-        in_channels: int = 3,
-        image_size: int = 224,
-        weights: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, in_channels: int = 3, image_size: int = 224) -> None:
         super().__init__()
-        check_whole("in_channels", in_channels, 1)
-        check_whole("image_size", image_size, 1)
         kernel, stride, pool = stem(image_size)
         self.conv1 = _conv(in_channels, 64, kernel, stride)
         self.bn1 = nn.BatchNorm2d(64)
@@ -71,8 +56,6 @@ class ResNet18(nn.Module):
         self.layer2 = nn.Sequential(Block(64, 128, 2), Block(128, 128, 1))
         self.layer3 = nn.Sequential(Block(128, 256, 2), Block(256, 256, 1))
         self.layer4 = nn.Sequential(Block(256, 512, 2), Block(512, 512, 1))
-        if weights is not None:
-            load_weights(self, weights)
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features of x."""
@@ -106,8 +89,6 @@ class ConvNet(nn.Module):
 
     def __init__(self, in_channels: int = 3, image_size: int = 32) -> None:
         super().__init__()
-        check_whole("in_channels", in_channels, 1)
-        check_whole("image_size", image_size, 1)
         layers: list[nn.Module] = []
         for channels, stride in ((32, 1 if image_size <= 16 else 2), (64, 1), (128, 1)):
             if layers:
@@ -197,43 +178,6 @@ def _channels_last(x: Tensor) -> Tensor:
     # Not .contiguous(memory_format=...), which keeps the strides of images with one channel, so
     # that the following layers would use the other order.
     return x.permute(0, 2, 3, 1).flatten().view(b, h, w, c).permute(0, 3, 1, 2)
-
-
-def load_weights(network: ResNet18, path: str | os.PathLike[str]) -> None:
-    """Read all weights of the network from a file."""
-    found = _read_weights(path)
-    first = found.get("conv1.weight")
-    if network.conv1.in_channels == 1 and isinstance(first, Tensor) and first.shape[1:2] == (3,):
-        # The same as passing the grey image as all three channels.
-        found["conv1.weight"] = first.sum(dim=1, keepdim=True)
-    try:
-        network.load_state_dict(found)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[1].strip(" \t.")
-        raise InputError(
-            f"weights in {path} do not fit this ResNet-18: {reason}; pass a file with the weights "
-            "of torchvision's resnet18, and set in_channels to that of the file and image_size=224."
-        ) from None
-
-
-def _read_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read tensors by name, without the classifier and the prefix of parallel training."""
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot read weights from {path}: {reason}; check the path.") from None
-    except Exception:  # bytes that torch did not write can fail anywhere in its reader
-        content = None
-    if isinstance(content, dict):
-        content = content.get("state_dict", content)
-    if not isinstance(content, dict) or not content:
-        raise InputError(
-            f"cannot read weights from {path}: the file has no state dict; write one with "
-            "torch.save(network.state_dict(), path)."
-        )
-    named = {str(name).removeprefix("module."): value for name, value in content.items()}
-    return {name: value for name, value in named.items() if not name.startswith("fc.")}
 
 
 def without_classifier(network: nn.Module) -> nn.Module:

@@ -93,11 +93,6 @@ class PointNet2(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features of x."""
-        if x.ndim != 3 or x.shape[-1] != self.in_features:
-            raise InputError(
-                f"PointNet2 takes clouds of shape (batch, points, {self.in_features}), got "
-                f"{tuple(x.shape)}; set in_features to the number of values per point."
-            )
         if len(x) > CHUNK and not torch.is_grad_enabled():
             return torch.cat([self(part) for part in x.split(CHUNK)])
         # In half precision, neighbours could not be told apart.  Autocast has no effect here,
@@ -153,8 +148,8 @@ class SingleLayer(nn.Module):
 
     Parameters
     ----------
-    in_features : int or sequence of int
-        Number of values per observation, or the shape of an observation.
+    shape : sequence of int
+        Of an observation.
     width : int
 
     Examples
@@ -164,11 +159,10 @@ class SingleLayer(nn.Module):
     torch.Size([2, 1024])
     """
 
-    def __init__(self, in_features: int | Sequence[int], width: int = 1024) -> None:
+    def __init__(self, shape: Sequence[int], width: int = 1024) -> None:
         super().__init__()
-        n = in_features if isinstance(in_features, int) else math.prod(in_features)
         self.out_features = width
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(n, width), nn.ReLU())
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), width), nn.ReLU())
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features of x."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unsplit.errors import InputError, check_whole
+from unsplit.errors import InputError
 from unsplit.networks.backbones.images import convolution
 
 # The first layer leaves about this many positions, with a stride of at most the second number.
@@ -61,9 +61,6 @@ class ResNet1d(nn.Module):
 
     def __init__(self, in_channels: int, length: int = POSITIONS, width: int = 64) -> None:
         super().__init__()
-        check_whole("in_channels", in_channels, 1)
-        check_whole("length", length, 1)
-        check_whole("width", width, 1)
         self.stride = first_stride(length)
         self.first = convolution(
             nn.Conv1d, in_channels + 1, width, max(7, 2 * self.stride + 1), self.stride

@@ -29,7 +29,7 @@ from unsplit.errors import (
     warn,
 )
 
-FORMAT = "unsplit.Training/2"
+FORMAT = "unsplit.Training/3"
 
 # The number of an array, in the place of the array; no module has such a name.
 NUMBER, BFLOAT = "number of array", str(torch.bfloat16)

@@ -21,6 +21,7 @@ from unsplit.data.memory import is_out_of_memory
 from unsplit.data.rows.base import Rows
 from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning, warn
+from unsplit.networks.chunked import chunked_loss, mean_hits
 from unsplit.networks.chunked_kernel import move_rows, usable
 from unsplit.networks.network import LARGE_HEAD, Network, refuse_gaps
 from unsplit.networks.training.recorded import STEPS_BEFORE, RecordedStep, can_be_recorded
@@ -45,8 +46,8 @@ SMALL_NETWORK = 2_000_000
 
 State = dict[str, Tensor]
 
-# Of one network, by the names of its parameters and buffers: "weights", "mean" and "kept", and in
-# "moments" what the optimizer keeps for each parameter.
+# Of one network, by the names of its parameters and buffers: "weights", "mean" and "kept"; of the
+# first of a group also "moments", what the optimizer keeps for each parameter.
 NetworkState = dict[str, dict[str, Any]]
 
 
@@ -85,8 +86,6 @@ class Group:
     networks, folds : sequences of Network and Fold
         One of each; several if they are stacked.
     learning_rate, weight_decay : float
-    large : bool, optional
-        Whether the head is updated with few bytes for each weight; None decides by its size.
     """
 
     stacked = False
@@ -97,14 +96,12 @@ class Group:
         folds: Sequence[Fold],
         learning_rate: float,
         weight_decay: float,
-        large: bool | None = None,
     ) -> None:
         self.networks, self.folds = networks, folds
         self.head = networks[0].head
         self.k = self.head.n_clusters
         self.device = next(networks[0].parameters()).device
-        if large is None:
-            large = self.head.weight.numel() > LARGE_HEAD
+        large = self._has_large_head()
         # Those that are trained, and those with the averaged weights.
         self.present, self.means = self._prepared(networks)
         self.params, averages = self._joined(self.present), self._joined(self.means)
@@ -126,7 +123,7 @@ class Group:
         self.steps_taken = 0
         # Sum of the losses in the present epoch.
         self.total = torch.zeros((), device=self.device)
-        # Batches are computed in so many parts, more than one after memory ran out.
+        # Number of parts in which batches are computed, more than one after memory ran out.
         self.parts = 1
         # A step to repeat; None at the start, and wherever it cannot be recorded.
         self.recorded: RecordedStep | None = None
@@ -134,6 +131,10 @@ class Group:
         self._unrecorded = 0
 
     # One network, or several in one
+
+    def _has_large_head(self) -> bool:
+        """Whether the head is updated with few bytes for each weight."""
+        return self.head.weight.numel() > LARGE_HEAD
 
     def _prepared(self, networks: Sequence[Network]) -> tuple[list[Network], list[Network]]:
         """The networks to train, and copies of them for the averaged weights."""
@@ -145,14 +146,6 @@ class Group:
     def _joined(self, networks: Sequence[Network]) -> State:
         """The parameters by name, of all networks together."""
         return dict(networks[0].named_parameters())
-
-    def _moments(self, name: str, i: int) -> dict[str, Any]:
-        """What the optimizer keeps for a parameter of one network."""
-        return dict(self.optimizer.state[self.params[name]])
-
-    def _joined_moments(self, moments: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The same of all networks together."""
-        return moments[0]
 
     def shaped(self, index: Tensor) -> Tensor:
         """Reshape row indices (m, b) as the networks need them: (b,) for one."""
@@ -178,7 +171,8 @@ class Group:
         with mixed_precision(self.device):
             # Fixed, so that rounding does not depend on the memory of the machine.
             if not self.stacked and len(own) * self.k > BLOCK_ELEMENTS:
-                return self.head.loss_of_features(self.present[0].backbone(x), own)
+                features, head = self.present[0].backbone(x), self.head
+                return chunked_loss(features, head.weight, head.bias, own, head.loss_name)
             scores = self.scores(x)
         return self.head.loss(scores, own).sum()
 
@@ -188,7 +182,8 @@ class Group:
             if not self.stacked and self.k > MANY_CLUSTERS:
                 features = self.means[0].backbone(x)
                 refuse_gaps(features, index)
-                return self.means[0].head.mean_hits(features, own)
+                head = self.means[0].head
+                return mean_hits(features, head.weight, head.bias, own)
             scores = self.scores(x, of_mean=True)
         refuse_gaps(scores, index)
         return mean_hit(self.head.margins(scores, own))
@@ -405,30 +400,27 @@ class Group:
 
     def state(self) -> list[NetworkState]:
         """Weights, averages, kept weights and the optimizer's numbers of every network."""
-        moved = [name for name, param in self.params.items() if param in self.optimizer.state]
-        return [
-            {
-                "weights": tensors_of(present),
-                "mean": tensors_of(mean),
-                "kept": kept,
-                "moments": {name: self._moments(name, i) for name in moved},
-            }
-            for i, (present, mean, kept) in enumerate(
-                zip(self.present, self.means, self.kept, strict=True)
-            )
+        known = self.optimizer.state
+        moments = {
+            name: dict(known[param]) for name, param in self.params.items() if param in known
+        }
+        states: list[NetworkState] = [
+            {"weights": tensors_of(present), "mean": tensors_of(mean), "kept": kept}
+            for present, mean, kept in zip(self.present, self.means, self.kept, strict=True)
         ]
+        states[0]["moments"] = moments  # of all networks together
+        return states
 
     @torch.no_grad()
     def load(self, states: Sequence[NetworkState]) -> None:
-        """Continue from what :meth:`state` returned, for networks in any kind of group."""
+        """Continue from what :meth:`state` returned."""
         of_networks = zip(states, self.present, self.means, self.kept, strict=True)
         for state, present, mean, kept in of_networks:
             copy_into(tensors_of(present), state["weights"])
             copy_into(tensors_of(mean), state["mean"])
             copy_into(kept, state["kept"])
-        for name in states[0]["moments"]:
+        for name, moments in states[0]["moments"].items():
             param = self.params[name]
-            moments = self._joined_moments([state["moments"][name] for state in states])
             self.optimizer.state[param] = {n: like(param, v) for n, v in moments.items()}
 
 
@@ -440,14 +432,8 @@ class Stacked(Group):
 
     stacked = True
 
-    def __init__(
-        self,
-        networks: Sequence[Network],
-        folds: Sequence[Fold],
-        learning_rate: float,
-        weight_decay: float,
-    ) -> None:
-        super().__init__(networks, folds, learning_rate, weight_decay, large=False)
+    def _has_large_head(self) -> bool:
+        return False
 
     def _prepared(self, networks: Sequence[Network]) -> tuple[list[Network], list[Network]]:
         present, means = ([copy.deepcopy(n) for n in networks] for _ in range(2))
@@ -457,17 +443,6 @@ class Stacked(Group):
     def _joined(self, networks: Sequence[Network]) -> State:
         whole = self._whole if networks is self.present else self._whole_means
         return {name: whole[name] for name, _ in networks[0].named_parameters()}
-
-    def _moments(self, name: str, i: int) -> dict[str, Any]:
-        # The number of steps is one number for all networks.
-        moments = super()._moments(name, i)
-        return {n: v if n == "step" else v[i] for n, v in moments.items()}
-
-    def _joined_moments(self, moments: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            n: v if n == "step" else torch.stack([other[n] for other in moments])
-            for n, v in moments[0].items()
-        }
 
     def shaped(self, index: Tensor) -> Tensor:
         """Leave row indices (m, b) as they are."""

@@ -51,6 +51,14 @@ Augment = str | bool | nn.Module
 BY_NETWORK: Any = None
 
 
+# What numbers may be.
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "learning_rate": (lambda x: 0 < x < np.inf, "a positive number, such as 0.001"),
+    "weight_decay": (lambda x: 0 <= x < np.inf, "a number of at least 0"),
+    "averaging": (lambda x: 0 <= x < 1, "a number of at least 0 and less than 1, such as 0.99"),
+}
+
+
 @dataclass(frozen=True, repr=False)
 class TrainConfig:
     """How to train.  The defaults suit most data.
@@ -79,10 +87,6 @@ class TrainConfig:
         Decay of the running mean of the weights.  The averaged weights are tried and kept.
     least_steps : int
         Smallest number of steps, even if A no longer improves.
-    one_epoch : bool
-        Keep the weights of the same epoch in all folds, the one with the best mean A, so that the
-        scores of all folds have the same scale.  Otherwise each fold keeps its own epoch, chosen
-        by the other folds.
     batch_folds : bool or None
         Train the folds as one stacked network.  None: where the network allows it and is small.
 
@@ -105,7 +109,6 @@ class TrainConfig:
     patience: int = 6
     averaging: float = 0.99
     least_steps: int = 0
-    one_epoch: bool = False
     batch_folds: bool | None = None
 
     def __post_init__(self) -> None:
@@ -115,19 +118,9 @@ class TrainConfig:
         for name, least in (("epochs", 1), ("patience", 1), ("batch_size", 1), ("least_steps", 0)):
             if name in given:
                 check_whole(name, given[name], least)
-        rate, decay = self.learning_rate, self.weight_decay
-        if rate is not BY_NETWORK and not (is_number(rate) and 0 < rate < np.inf):
-            raise InputError(
-                f"learning_rate must be a positive number, got {shown(rate)}; 0.001 is usual."
-            )
-        if decay is not BY_NETWORK and not (is_number(decay) and 0 <= decay < np.inf):
-            raise InputError(f"weight_decay must be a number of at least 0, got {shown(decay)}.")
-        if not is_number(self.averaging) or not 0 <= self.averaging < 1:
-            raise InputError(
-                "averaging must be a number of at least 0 and less than 1, got "
-                f"{shown(self.averaging)}; 0.99 is usual."
-            )
-        check_flag("one_epoch", self.one_epoch)
+        for name, (fits, wanted) in RANGES.items():
+            if name in given and not (is_number(given[name]) and fits(given[name])):
+                raise InputError(f"{name} must be {wanted}, got {shown(given[name])}.")
         if self.batch_folds is not None:
             check_flag("batch_folds", self.batch_folds, "None")
 
@@ -245,7 +238,7 @@ class Training:
     epochs : int
         The most epochs.
     reporter : Reporter, optional
-        Is told of steps and epochs.
+        Hears of steps and epochs.
     checkpoint : Checkpoint, optional
         Keeps the state from time to time; if it has one, training continues from there.
     ranks : Ranks
@@ -282,7 +275,7 @@ class Training:
             with checkpoint.refusing():  # networks that were trained one by one go on so
                 stack = len(state["steps_taken"]) < len(networks)
         self.groups = _groups(networks, folds, rows, config, ranks, stack)
-        self.stopping = Stopping(len(folds), config.patience, judge_of(folds, config))
+        self.stopping = Stopping(len(folds), config.patience, judge_of(folds))
         self.max_epochs = epochs
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
@@ -344,10 +337,10 @@ class Training:
         drawn = self._cluster_of, self.config.batch_size, self.rng, self.draw
         batches = epoch_minibatches(train_rows, *drawn)
         first, self._steps_before = self._steps_before, 0
-        tell = self._teller(place, group, len(batches), first)
-        return group.run(batches, self.rows, self.clusters, self.config.averaging, tell, first)
+        on_step = self._on_step(place, group, len(batches), first)
+        return group.run(batches, self.rows, self.clusters, self.config.averaging, on_step, first)
 
-    def _teller(
+    def _on_step(
         self, place: int, group: Group, n_steps: int, first: int
     ) -> Callable[[], None] | None:
         """Return what a group calls after each of its steps in this epoch."""
@@ -358,7 +351,7 @@ class Training:
         before, epoch = group.steps_taken - first, len(self.records)
         total, epochs = n_steps * len(self.groups), self._epochs_expected(n_steps)
 
-        def tell() -> None:
+        def on_step() -> None:
             done = group.steps_taken - before
             if checkpoint is not None and checkpoint.due():
                 checkpoint.save(self.state(done))
@@ -366,10 +359,10 @@ class Training:
                 with undisturbed():
                     reporter.on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
 
-        return tell
+        return on_step
 
     def state(self, steps: int = 0) -> dict[str, Any]:
-        """Return all that training depends on, after so many steps of the present group."""
+        """Return all that training depends on, after this many steps of the present group."""
         drawn_from = self._drawn_from if steps else self.rng.bit_generator.state
         running = 0.0 if self._began is None else time.perf_counter() - self._began
         return {
@@ -433,10 +426,8 @@ def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> Histo
     return History(columns[0].astype(np.int64), columns[1], columns[2], columns[3], kept)
 
 
-def judge_of(folds: Sequence[Fold], config: TrainConfig) -> Judge:
+def judge_of(folds: Sequence[Fold]) -> Judge:
     """Choose how folds are judged; by others if its validation observations are also tested."""
-    if config.one_epoch:
-        return mean_of_all
     others = len(folds) > 1 and all(fold.validates_on_test for fold in folds)
     return mean_of_others if others else own
 
@@ -444,12 +435,6 @@ def judge_of(folds: Sequence[Fold], config: TrainConfig) -> Judge:
 def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the values unchanged: each fold is judged by its own A."""
     return values
-
-
-def mean_of_all(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Replace every entry by the mean of all known entries; NaN if none is known."""
-    known = values[np.isfinite(values)]
-    return np.full_like(values, known.mean() if len(known) else np.nan)
 
 
 def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -514,7 +499,7 @@ MIN_STEPS = 10
 # An epoch has at most this many draws for each cluster, so that with large clusters A is tried as
 # often as the number of clusters asks for, and not only after all observations.
 MOST_DRAWS = 400
-# Not fewer than this in all, because so many take little time.
+# Not fewer than this in all, which takes little time.
 ALWAYS_DRAWN = 20_000
 
 
@@ -572,7 +557,7 @@ def _drawn_by_rounds(
 
 
 def draws_in_epoch(n_rows: int, n_clusters: int) -> int:
-    """Observations that are drawn in one epoch, of so many that may be.
+    """Number of observations that are drawn in one epoch, of ``n_rows``.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# The phases of a merge that a reporter is told of.
+# The phases of a merge that a reporter hears of.
 PHASES = TRAINING, NEIGHBOURS, MERGING = ("training", "finding neighbours", "merging")
 
 
@@ -84,8 +84,8 @@ class StepRecord:
 
     Examples
     --------
-    >>> StepRecord(epoch=2, done=3, total=10, least_epochs=9, most_epochs=50).share
-    0.3
+    >>> StepRecord(epoch=2, done=3, total=10, least_epochs=9, most_epochs=50).done
+    3
     """
 
     epoch: int
@@ -93,11 +93,6 @@ class StepRecord:
     total: int
     least_epochs: int
     most_epochs: int
-
-    @property
-    def share(self) -> float:
-        """How much of the epoch is done, from 0 to 1."""
-        return self.done / max(self.total, 1)
 
 
 class Reporter:
@@ -132,7 +127,7 @@ class Reporter:
         """An epoch of training is done, and A is measured."""
 
     def on_resume(self, epochs: int) -> None:
-        """Training continues from a checkpoint, after so many epochs."""
+        """Training continues from a checkpoint, after this many epochs."""
 
     def close(self) -> None:
         """The run is over."""

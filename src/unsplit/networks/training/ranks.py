@@ -32,13 +32,7 @@ from torch import Tensor
 from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Ranks, choose_device, computing_with, mixed_precision
 from unsplit.errors import InputError
-from unsplit.networks.chunked import (
-    blocks_for,
-    chunked_loss,
-    hits_over_blocks,
-    own_scores,
-    product_type,
-)
+from unsplit.networks.chunked import chunked_loss, mean_hits
 from unsplit.networks.network import LARGE_HEAD, Network, ScoreHead, refuse_gaps
 from unsplit.networks.training.group import (
     Fold,
@@ -156,7 +150,7 @@ def _is_first() -> bool:
     """Return whether this process is the first to say why the run is over."""
     try:
         store = dist.distributed_c10d._get_default_store()
-        return bool(store.add("unsplit/told", 1) == 1)
+        return bool(store.add("unsplit/reason", 1) == 1)
     except Exception:  # whoever held the messages has ended too
         return True
 
@@ -183,11 +177,14 @@ class Sharded(Group):
         (self.whole,) = networks
         head, self.ranks = self.whole.head, ranks
         self.own = ranks.part(head.n_clusters)
-        large = head.n_clusters * head.in_features > LARGE_HEAD
-        super().__init__([self._shard()], folds, learning_rate, weight_decay, large)
+        super().__init__([self._shard()], folds, learning_rate, weight_decay)
         self.k = head.n_clusters
         self.recordable = False  # processes wait for each other in a step
         self._shared = [param for param in self.body() if param.requires_grad]
+
+    def _has_large_head(self) -> bool:
+        head = self.whole.head
+        return head.n_clusters * head.in_features > LARGE_HEAD
 
     def _shard(self) -> Network:
         """Copy the network, with the output weights of the own clusters alone."""
@@ -200,7 +197,7 @@ class Sharded(Group):
         return Network(backbone, part.to(where), self.whole.most_at_once)
 
     def at_once(self) -> int:
-        """So many that every process has as many as its network takes at a time."""
+        """Number of observations of all processes, each with as many as its network takes."""
         return super().at_once() * self.ranks.size
 
     def taken(self, index: Tensor) -> Tensor:
@@ -243,13 +240,10 @@ class Sharded(Group):
         mean, columns = self.means[0], self._columns(own)
         with mixed_precision(self.device):
             features = self._features(mean, x, len(own))
-            kind = product_type(features, mean.head.weight)
-        refuse_gaps(features, index)
-        features, weights = features.to(kind), (mean.head.weight, mean.head.bias)
-        score = self.ranks.sum(own_scores(features, *weights, columns))
-        blocks = blocks_for(len(features), kind, features.device)
-        won = hits_over_blocks(features, *weights, columns, score, blocks)
-        return self.ranks.sum(won) / (2 * max(self.k - 1, 1))
+            refuse_gaps(features, index)
+            return mean_hits(
+                features, mean.head.weight, mean.head.bias, columns, self.k, self.ranks
+            )
 
     @torch.no_grad()
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
