@@ -17,8 +17,8 @@ from unsplit import ClusterMerger, InputError, PairwiseTVD, TrainConfig, merge, 
 from unsplit.data.labels import Subclusters
 from unsplit.errors import BatchWarning, PartitionWarning
 from unsplit.estimator import merge_overclustering
-from unsplit.merging.evidence import Columns, Mixtures
 from unsplit.merging.options import MergeOptions
+from unsplit.merging.pairs import Mixtures
 from unsplit.pairwise import divergences
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.divergences import rank_sums
@@ -327,7 +327,7 @@ def union_z(scores, members):
 def test_unions_are_mixtures_within_batches(ragged, order):
     result, scores = ragged[0], ragged[0].scores
     (a, b, c), rest = order[:3], order[3:]
-    evidence = Mixtures(result), Columns(result)
+    evidence = Mixtures(result), Mixtures(result, columns=True)
     for one in evidence:
         one.merge(a, b)
         one.merge(a, c)
@@ -353,7 +353,7 @@ def test_unions_are_mixtures_within_batches(ragged, order):
 def test_unmerged_clusters_are_as_in_the_estimate(ragged):
     result = ragged[0]
     low, high = result.confidence_interval()
-    for evidence in (Mixtures(result), Columns(result)):
+    for evidence in (Mixtures(result), Mixtures(result, columns=True)):
         for a, b in [(0, 1), (1, 2), (2, 4), (3, 4)]:
             contrast = evidence.contrast(a, b)
             assert contrast.tvd == pytest.approx(result.tvd[a, b], abs=1e-12)

@@ -9,6 +9,7 @@ import pytest
 
 from unsplit import neighbour_graph
 from unsplit.merging import limits
+from unsplit.merging.api import sure_merges
 from unsplit.merging.decision import (
     BY_RULE,
     NEIGHBOURS,
@@ -26,7 +27,6 @@ from unsplit.merging.neighbours.evidence import (
 )
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.plan import _from_elsewhere, are_cores, at_random_like_most
-from unsplit.merging.remerge import sure_merges
 from unsplit.merging.review import Merge, Row
 from unsplit.pairwise import statistics as stats
 

@@ -20,7 +20,7 @@ from unsplit.merging.decision import (
     doubt,
     verdict,
 )
-from unsplit.merging.evidence import Contrast
+from unsplit.merging.pairs import Contrast
 from unsplit.merging.review import Merge, Row
 from unsplit.report.sections import how_sure
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+from unsplit._typing import Cluster
 from unsplit.merging import limits
-from unsplit.merging.evidence import Contrast, Evidence
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
+from unsplit.merging.pairs import Contrast, Mixtures
 from unsplit.pairwise.statistics import adjust_for_pairs
 
 # --- what is known about a pair -------------------------------------------------------------------
@@ -29,13 +30,13 @@ class Pair:
     Parameters
     ----------
     a, b : int
-        Their slots.
+        The two, by their first members.
     statistic : float
         What ranked the pair.
     n_pairs : int
         Number of pairs of initial clusters that may be equal
         (:attr:`unsplit.PairwiseTVD.n_possibly_equal`).
-    evidence : Evidence or None
+    evidence : Mixtures or None
         The held-out scores; None for a plain matrix.
     neighbourhoods : Neighbourhoods or None
         Evidence from the neighbour graph.
@@ -52,11 +53,11 @@ class Pair:
         p-value of "same distribution", if it need not be computed.
     """
 
-    a: int
-    b: int
+    a: Cluster
+    b: Cluster
     statistic: float
     n_pairs: int
-    evidence: Evidence | None
+    evidence: Mixtures | None
     neighbourhoods: Neighbourhoods | None = None
     at_random: bool = False
     nearest_tvd: float = 0.0
@@ -452,15 +453,13 @@ class UsersRule:
 class Always:
     """Allow every pair, because the number of clusters decides when to stop."""
 
+    kind: str = CLOSEST  # of the reason
     ending = Ending(CLOSEST)
     reach = None
 
     def judge(self, pair: Pair) -> Decision:
         """Allow the pair."""
-        return _CLOSEST
-
-
-_CLOSEST = Decision(True, Reason(CLOSEST))
+        return Decision(True, Reason(self.kind))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from unsplit.errors import (
 )
 from unsplit.merging.answers import DIFFERENT, SAME, Answer, read_answers
 from unsplit.merging.decision import Rule
+from unsplit.merging.loop import Constraints
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.pairwise.scores import DIVERGENCES
 
@@ -37,26 +38,6 @@ WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
 
 Link = Sequence[Any]
 LINKS = ("must_link", "cannot_link")
-
-
-@dataclass(frozen=True, eq=False)
-class Constraints:
-    """Links between initial clusters, as indices, and bounds on the number of clusters.
-
-    Parameters
-    ----------
-    must : list of (int, int)
-        Pairs that are merged first.
-    cannot : list of (int, int)
-        Pairs that must not be merged.
-    fewest, most : int
-        Bounds on the number of clusters left.
-    """
-
-    must: list[tuple[int, int]]
-    cannot: list[tuple[int, int]]
-    fewest: int
-    most: int
 
 
 # What refined labels do about initial clusters that lie across a gap.

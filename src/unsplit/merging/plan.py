@@ -7,13 +7,13 @@ that were cut out of the features that are now compared all differ, so neighbour
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
-from unsplit._typing import Index
+from unsplit._typing import Cluster, Index
 from unsplit.devices import generator_of
 from unsplit.errors import PartitionWarning, option, warn
 from unsplit.merging import limits
@@ -31,7 +31,6 @@ from unsplit.merging.decision import (
     UsersRule,
     WithinBatches,
 )
-from unsplit.merging.evidence import CONFIDENCE, Mixtures, evidence_of
 from unsplit.merging.loop import MergeState
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import (
@@ -46,14 +45,13 @@ from unsplit.merging.options import (
     ELSEWHERE,
     NEED_NEIGHBOURS,
     OVERLAP_AND_EDGES,
+    WITHOUT_OVERLAP,
     MergeOptions,
 )
-from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
+from unsplit.merging.pairs import CONFIDENCE, Linked, Mixtures, Pairs, Ranking, mean_rank
 from unsplit.merging.sparse_pairs import SparseNeighbourhoods, SparsePairs, pairs_of
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.statistics import adjust_for_pairs, tvd_interval
-
-State = TypeVar("State", bound=MergeState)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +59,7 @@ class MergeInputs:
     """The input with its clusters in the order in which they first appear in the data.
 
     Among equally close pairs the first is merged first; in this order that does not depend on the
-    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in the new one.
+    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in this one.
     """
 
     ids: NDArray[Any]
@@ -82,25 +80,34 @@ class Plan:
     """What a merge and its re-merges have in common.
 
     ``at_random`` are the clusters that were split at random, ``by`` is what decides about most
-    pairs, ``statistic`` what ranks them; ``assigned`` as :func:`assigned_slots` returns it.
+    pairs, ``statistic`` what ranks them.
     """
 
     inputs: MergeInputs
     options: MergeOptions
-    assigned: Index
+    assigned: dict[Cluster, Cluster]
     at_random: NDArray[np.bool_]
     by: str = ""
     statistic: str = "distance"
 
     @classmethod
-    def of(cls, inputs: MergeInputs, options: MergeOptions, assigned: Index) -> "Plan":
+    def of(
+        cls, inputs: MergeInputs, options: MergeOptions, assigned_to: ArrayLike | None
+    ) -> "Plan":
         """Find out how the clusters were made, and what to do about it."""
-        result, graph = inputs.result, inputs.graph
+        result, graph, assigned = inputs.result, inputs.graph, {}
+        if assigned_to is not None:
+            place = np.argsort(inputs.order)
+            targets = np.asarray(assigned_to)
+            small = np.flatnonzero(targets >= 0)
+            assigned = dict(zip(place[small].tolist(), place[targets[small]].tolist(), strict=True))
         if result is None:
             return cls(inputs, options, assigned, np.zeros(len(inputs.ids), bool))
         at_random, by = origin(result, graph, split_at_random(result), options)
         source = None if graph is None else graph.source
         statistic = ranking_statistic(options, result, by, source)
+        if result.is_sparse:
+            statistic = WITHOUT_OVERLAP.get(statistic, statistic)
         return cls(inputs, options, assigned, at_random, by, statistic)
 
     def rule(self) -> Rule:
@@ -123,25 +130,27 @@ class Plan:
 
     def state(
         self,
-        kind: type[State],
-        known: tuple[MergeInputs, Pairs | SparsePairs, Neighbourhoods | None],
+        inputs: MergeInputs,
+        pairs: Pairs | SparsePairs,
+        neighbourhoods: Neighbourhoods | None,
         **more: Any,
-    ) -> State:
+    ) -> MergeState:
         """The state with which a merge of these inputs begins."""
-        inputs, pairs, neighbourhoods = known
         result, options = inputs.result, self.options
-        return kind(
-            pairs=pairs,
-            evidence=None if result is None else evidence_of(result),
-            p_values=None if result is None or options.alpha is None else result.p_value,
+        if result is not None:
+            more["evidence"] = Mixtures.of(result)
+            more["small"] = set(np.flatnonzero(result.too_small).tolist())
+            more["n_pairs"] = result.n_possibly_equal
+            more["p_values"] = None if options.alpha is None else result.p_value
+        return MergeState(
+            pairs,
+            inputs.sizes,
+            options.constraints(inputs.ids[inputs.order]),
             neighbourhoods=neighbourhoods,
-            at_random=self.at_random,
+            at_random=set(np.flatnonzero(self.at_random).tolist()),
             both_at_random=needs_both_at_random(self.by, inputs.graph),
-            small=np.zeros(len(inputs.ids), bool) if result is None else result.too_small,
             assigned=self.assigned,
-            n_pairs=1 if result is None else result.n_possibly_equal,
-            constraints=options.constraints(inputs.ids[inputs.order]),
-            sizes=inputs.sizes,
+            order=inputs.order,
             **more,
         )
 

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unsplit._typing import Index, Matrix
+from unsplit._typing import Cluster, Index, Matrix
 from unsplit.merging.neighbours.evidence import Neighbourhoods, most_judged
 from unsplit.merging.neighbours.graph import Connections, NeighbourGraph
-from unsplit.merging.options import WITHOUT_OVERLAP
 from unsplit.merging.pairs import N_NEAREST, Forbidden
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -27,7 +26,7 @@ Combine = Callable[[float, float], float]
 
 
 class MergedRows:
-    """For each slot, its values with other slots; two values become one when slots are merged.
+    """For each cluster, its values with others; two become one when clusters are merged.
 
     Examples
     --------
@@ -46,7 +45,7 @@ class MergedRows:
         combine: Combine = float.__add__,
     ) -> None:
         self.combine = combine
-        # Both directions of each pair, ordered by slot.
+        # Both directions of each pair, ordered by cluster.
         ends = np.concatenate([left, right]), np.concatenate([right, left])
         order = np.argsort(ends[0], kind="stable")
         others, data = ends[1][order].tolist(), np.tile(values, 2)[order].tolist()
@@ -61,12 +60,12 @@ class MergedRows:
         left, right = (side.astype(np.int64) for side in half.coords)
         return cls(matrix.shape[0], left, right, half.data)
 
-    def get(self, a: int, b: int, absent: float) -> float:
+    def get(self, a: Cluster, b: Cluster, absent: float) -> float:
         """The value of a pair."""
         return self.rows[a].get(b, absent)
 
-    def merge(self, a: int, b: int) -> None:
-        """Merge slot b into slot a."""
+    def merge(self, a: Cluster, b: Cluster) -> None:
+        """Merge b into a."""
         rows, combine = self.rows, self.combine
         mine, theirs = rows[a], rows[b]
         mine.pop(b, None)
@@ -98,13 +97,13 @@ class LinkedPairs:
         self.values = MergedRows(n_clusters, left, right, 1 - distances)
         self.n_members = [1] * n_clusters
 
-    def merge(self, a: int, b: int) -> Sequence[int]:
+    def merge(self, a: Cluster, b: Cluster) -> Sequence[Cluster]:
         """Every pair of initial clusters counts once, as in SciPy."""
         self.values.merge(a, b)
         self.n_members[a] += self.n_members[b]
         return (a,)
 
-    def near(self, a: int) -> dict[int, float]:
+    def near(self, a: Cluster) -> dict[Cluster, float]:
         """Linkage distances between a and others."""
         row, n, mine = self.values.rows[a], self.n_members, self.n_members[a]
         return {other: 1 - value / (mine * n[other]) for other, value in row.items()}
@@ -116,15 +115,15 @@ class SparseConnections(Connections):
     def _store(self, edges: sparse.csr_array) -> None:
         self.stored = MergedRows.sums(edges)
 
-    def weight(self, a: int, b: int) -> float:
+    def weight(self, a: Cluster, b: Cluster) -> float:
         """Summed weight of the edges between two clusters."""
         return self.stored.get(a, b, 0.0)
 
-    def _add_up(self, a: int, b: int) -> None:
+    def _add_up(self, a: Cluster, b: Cluster) -> None:
         self.stored.merge(a, b)
 
-    def near(self, a: int) -> dict[int, float]:
-        """Distances between a and the slots that have edges with it."""
+    def near(self, a: Cluster) -> dict[Cluster, float]:
+        """Distances between a and the clusters that have edges with it."""
         row = self.stored.rows[a]
         others = np.fromiter(row.keys(), np.int64, len(row))
         found = np.fromiter(row.values(), np.float64, len(row))
@@ -144,7 +143,6 @@ def pairs_of(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) 
 
 
 def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> SparseRanking:
-    statistic = WITHOUT_OVERLAP.get(statistic, statistic)
     if statistic == "edges":
         assert graph is not None
         return SparseConnections(graph)
@@ -158,7 +156,7 @@ def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) 
 
 
 class SparsePairs:
-    """How close the stored pairs are, and the smallest TVD between initial clusters of two slots.
+    """How close the stored pairs are, and the smallest TVD between initial clusters of two.
 
     Pairs that are not in ``tvd`` have the TVD 1; ``unknown`` says of which clusters too few
     observations were held out to know it.
@@ -167,27 +165,27 @@ class SparsePairs:
     def __init__(self, ranking: SparseRanking, tvd: MergedRows, unknown: NDArray[np.bool_]) -> None:
         self.ranking, self.tvd, self.unknown = ranking, tvd, unknown.copy()
 
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Merge b into a and return the slots whose distances have changed."""
+    def merge(self, a: Cluster, b: Cluster) -> Sequence[Cluster]:
+        """Merge b into a and return the clusters whose distances have changed."""
         self.unknown[a] |= self.unknown[b]
         self.tvd.merge(a, b)
         return self.ranking.merge(a, b)
 
-    def nearest_tvd(self, a: int, b: int) -> float:
-        """Smallest TVD between an initial cluster of one slot and one of the other."""
+    def nearest_tvd(self, a: Cluster, b: Cluster) -> float:
+        """Smallest TVD between an initial cluster of one and one of the other."""
         least = self.tvd.get(a, b, 1.0)
         # Of a cluster that held nothing out, its side counts as a coin toss.
         return min(least, 0.5) if self.unknown[a] or self.unknown[b] else least
 
-    def distance(self, a: int, b: int) -> float:
-        """What ranks the pair of two slots; 1 if it is not stored."""
+    def distance(self, a: Cluster, b: Cluster) -> float:
+        """What ranks the pair of two clusters; 1 if it is not stored."""
         return self.ranking.near(a).get(b, 1.0)
 
     def row(
-        self, slot: int, alive: NDArray[np.bool_], forbidden: Collection[int]
-    ) -> dict[int, float]:
-        """Distances from a slot to those it may be merged with."""
-        row = self.ranking.near(slot)
+        self, cluster: Cluster, alive: NDArray[np.bool_], forbidden: Collection[Cluster]
+    ) -> dict[Cluster, float]:
+        """Distances from a cluster to those it may be merged with."""
+        row = self.ranking.near(cluster)
         if not forbidden:
             return row
         return {other: distance for other, distance in row.items() if other not in forbidden}
@@ -201,13 +199,13 @@ class SparsePairs:
     ) -> "ClosestStoredPairs":
         """The search for the closest pair, of which none is refused yet."""
         rows = [
-            self.row(slot, alive, forbidden.get(slot, ())) if is_left else {}
-            for slot, is_left in enumerate(alive.tolist())
+            self.row(cluster, alive, forbidden.get(cluster, ())) if is_left else {}
+            for cluster, is_left in enumerate(alive.tolist())
         ]
         return ClosestStoredPairs(rows, reach, limit)
 
     def nearby(self, alive: NDArray[np.bool_]) -> list[tuple[int, int, float]]:
-        """Pairs of each remaining slot and its nearest stored ones, the closest of them."""
+        """Pairs of each remaining cluster and its nearest stored ones, the closest of them."""
         found = set[tuple[float, int, int]]()
         for a, row in enumerate(self.search(alive, {}).near):
             nearest = sorted((distance, b) for b, distance in row.items())[:N_NEAREST]
@@ -215,7 +213,7 @@ class SparsePairs:
         return sorted((a, b, distance) for distance, a, b in sorted(found)[:MOST_APART])
 
     def closest_first(self, alive: NDArray[np.bool_]) -> list[tuple[float, int, int]]:
-        """The stored pairs of the remaining slots with their distances, closest first."""
+        """The stored pairs of the remaining clusters with their distances, closest first."""
         rows = enumerate(self.search(alive, {}).near)
         return sorted((d, left, right) for left, row in rows for right, d in row.items())
 
@@ -225,7 +223,7 @@ class ClosestStoredPairs:
 
     It finds the same pair as :class:`unsplit.merging.pairs.ClosestPairs` would if all other pairs
     were farther away, by a heap.  A merge costs time in proportion to the stored pairs of the two.
-    ``rows`` has by slot the distances to others with which it may be merged, and is changed.
+    ``rows`` has by cluster the distances to others with which it may be merged, and is changed.
     """
 
     def __init__(
@@ -242,7 +240,7 @@ class ClosestStoredPairs:
                         self.heap.append((distance, a, b))
         heapify(self.heap)
         self.refused: set[tuple[int, int]] = set()
-        # Pairs out of reach, by slot: they are looked at again when the slot has changed.
+        # Pairs out of reach, by cluster: they are looked at again when it has changed.
         self.waiting: dict[int, set[int]] = {}
 
     def closest(self) -> tuple[int, int] | None:
@@ -257,11 +255,11 @@ class ClosestStoredPairs:
             heappop(self.heap)
         return None
 
-    def distance(self, a: int, b: int) -> float:
+    def distance(self, a: Cluster, b: Cluster) -> float:
         """The distance of a stored pair; infinite if it may not be merged."""
         return self.near[a].get(b, math.inf)
 
-    def forbid(self, a: int, b: int) -> None:
+    def forbid(self, a: Cluster, b: Cluster) -> None:
         """Exclude the pair until one of the two gets new distances."""
         self.refused.add((a, b))
 
@@ -286,18 +284,18 @@ class ClosestStoredPairs:
         self.waiting.pop(a, None)
 
     def _in_reach(self, distance: float, a: int, b: int) -> bool:
-        return any(self._is_near(distance, slot) for slot in (a, b))
+        return any(self._is_near(distance, cluster) for cluster in (a, b))
 
-    def _is_near(self, distance: float, slot: int) -> bool:
-        row, reach = self.near[slot], self.reach
+    def _is_near(self, distance: float, cluster: Cluster) -> bool:
+        row, reach = self.near[cluster], self.reach
         return reach is None or len(row) <= reach or distance <= sorted(row.values())[reach - 1]
 
-    def _look_again(self, slot: int) -> None:
-        """Pairs of a slot that were out of reach may be in reach now."""
-        for other in self.waiting.pop(slot, ()):
-            distance = self.near[slot].get(other)
+    def _look_again(self, cluster: Cluster) -> None:
+        """Pairs of a cluster that were out of reach may be in reach now."""
+        for other in self.waiting.pop(cluster, ()):
+            distance = self.near[cluster].get(other)
             if distance is not None and distance < self.limit:
-                pair = (slot, other) if slot < other else (other, slot)
+                pair = (cluster, other) if cluster < other else (other, cluster)
                 heappush(self.heap, (distance, *pair))
 
 
@@ -322,7 +320,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         has_necks = self.all_necks or self._judges_by_necks()
         self.rows = _rows_of_clusters(graph) if has_necks else None
 
-    def merge(self, a: int, b: int) -> None:
+    def merge(self, a: Cluster, b: Cluster) -> None:
         """Put b into a."""
         self.counts.merge(a, b)
         if not self.is_shared:
@@ -332,15 +330,15 @@ class SparseNeighbourhoods(Neighbourhoods):
             self.rows[b] = self.rows[b][:0]
         self.n_left -= 1
 
-    def edges(self, a: int, b: int) -> int:
-        """Number of edges between two slots."""
+    def edges(self, a: Cluster, b: Cluster) -> int:
+        """Number of edges between two clusters."""
         return int(self.counts.get(a, b, 0.0))
 
-    def _rows(self, slot: int) -> Index:
+    def _rows(self, cluster: Cluster) -> Index:
         assert self.rows is not None
-        return np.sort(self.rows[slot])
+        return np.sort(self.rows[cluster])
 
-    def _neck(self, a: int, b: int, many: float) -> float:
+    def _neck(self, a: Cluster, b: Cluster, many: float) -> float:
         return super()._neck(a, b, many) if self.all_necks or many < 1 else math.nan
 
 

@@ -545,23 +545,6 @@ def _sides(pair: Merge) -> frozenset[int]:
     return frozenset((pair.left, pair.right))
 
 
-def renumbered(merge: Merge, order: Index) -> Merge:
-    """The merge with leaves numbered as in ``cluster_ids``.
-
-    Parameters
-    ----------
-    merge : Merge
-    order : ndarray of shape (k,)
-        Number of each leaf, in the order of the loop.
-    """
-    k = len(order)
-    if merge.left >= k and merge.right >= k:
-        return merge
-    left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
-    # Not replace(), which takes twice as long.
-    return Merge(**{**vars(merge), "left": left, "right": right})
-
-
 def with_stability(tree: MergeTree, stability: Stability) -> MergeTree:
     """The same tree with the re-merges, and with what they say of every pair."""
     members = members_of_nodes(tree.merges, tree.n_initial)

@@ -35,7 +35,7 @@ from unsplit.merging.neighbours.graph import (
     graph_of_some,
     membership,
 )
-from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER, Constraints
+from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER
 from unsplit.merging.pairs import Pairs
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -340,7 +340,7 @@ def _joined_within(graph: NeighbourGraph, pieces: Index, mixed: NDArray[np.bool_
     apart = initial[:, None] != initial
     state.forbidden = {a: set(np.flatnonzero(row).tolist()) for a, row in enumerate(apart)}
     GreedyMerge(state, Auto(NEIGHBOURS)).go(1, some.n_clusters)
-    return state.slot[some.clusters]
+    return state.firsts[some.clusters]
 
 
 def merge_units(graph: NeighbourGraph, units: Index, n_clusters: int | None) -> Index:
@@ -351,7 +351,7 @@ def merge_units(graph: NeighbourGraph, units: Index, n_clusters: int | None) -> 
     state = _state(_regrouped(graph, np.arange(len(units)), units))
     fewest, most = (1, state.n_left) if n_clusters is None else (n_clusters, n_clusters)
     GreedyMerge(state, Auto(NEIGHBOURS)).go(fewest, most)
-    return np.where(units < 0, -1, state.slot[units])
+    return np.where(units < 0, -1, state.firsts[units])
 
 
 def n_left_apart(graph: NeighbourGraph, clusters: Index) -> int:
@@ -370,19 +370,9 @@ def _regrouped(graph: NeighbourGraph, rows: Index, clusters: Index) -> Neighbour
 
 def _state(graph: NeighbourGraph) -> MergeState:
     """Clusters that are merged by the graph alone, without a network."""
-    k = graph.n_clusters
-    return MergeState(
-        pairs=Pairs(Connections(graph)),
-        evidence=None,
-        neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
-        at_random=np.zeros(k, bool),
-        both_at_random=True,
-        small=np.zeros(k, bool),
-        assigned=np.full(k, -1),
-        n_pairs=1,
-        constraints=Constraints([], [], 1, k),
-        sizes=np.bincount(graph.clusters[graph.clusters >= 0], minlength=k),
-    )
+    sizes = np.bincount(graph.clusters[graph.clusters >= 0], minlength=graph.n_clusters)
+    judged = Neighbourhoods(graph, np.random.default_rng(0))
+    return MergeState(Pairs(Connections(graph)), sizes, neighbourhoods=judged)
 
 
 # --- moving ---------------------------------------------------------------------------------------
