@@ -15,6 +15,7 @@ from unsplit.merging.decision import (
     NEIGHBOURS,
     TESTS,
     Auto,
+    Merge,
     Pair,
     PairEvidence,
     verdict,
@@ -27,7 +28,7 @@ from unsplit.merging.neighbours.evidence import (
 )
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.plan import _from_elsewhere, are_cores, at_random_like_most
-from unsplit.merging.review import Merge, Row
+from unsplit.merging.tree import Row
 from unsplit.pairwise import statistics as stats
 
 PAGE = Path(__file__).parents[1] / "docs" / "stopping.md"

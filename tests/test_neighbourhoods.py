@@ -23,7 +23,7 @@ from unsplit.merging.neighbours.evidence import (
 )
 from unsplit.merging.neighbours.graph import Connections, connect
 from unsplit.merging.options import MergeOptions
-from unsplit.merging.review import members_of_nodes
+from unsplit.merging.tree import members_of_nodes
 from unsplit.pairwise.api import Settings
 
 ENDING = "every remaining pair is too weakly connected in the neighbour graph"

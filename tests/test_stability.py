@@ -13,8 +13,8 @@ from unsplit.cli import summary
 from unsplit.cli.outputs import described_tree
 from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging import api, loop
+from unsplit.merging.decision import Stability
 from unsplit.merging.neighbours.graph import renumbered
-from unsplit.merging.review import Stability
 from unsplit.merging.tree import with_stability
 from unsplit.report.sections import answer, merge_entry
 

@@ -16,12 +16,13 @@ from unsplit.merging.decision import (
     MUST_LINK,
     NUMBER,
     WORDS,
+    Merge,
     PairEvidence,
     doubt,
     verdict,
 )
 from unsplit.merging.pairs import Contrast
-from unsplit.merging.review import Merge, Row
+from unsplit.merging.tree import Row
 from unsplit.report.sections import how_sure
 
 quick = settings(deadline=None, max_examples=100, derandomize=True)

@@ -29,7 +29,7 @@ MOVED = {
     "Candidate": "unsplit.selection",
     "EpochRecord": _OF_TRAINING,
     "History": _OF_TRAINING,
-    "Merge": "unsplit.merging.review",
+    "Merge": "unsplit.merging.decision",
     "NeighbourGraph": "unsplit.merging.neighbours.graph",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein",
     "Reporter": _OF_TRAINING,

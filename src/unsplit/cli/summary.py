@@ -9,10 +9,9 @@ from unsplit._typing import Index
 from unsplit.data.labels import is_missing
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.tables import listing
-from unsplit.merging.decision import CANNOT_LINK, UNCLEAR
+from unsplit.merging.decision import CANNOT_LINK, UNCLEAR, Merge
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.review import Merge, members_of_nodes
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.tree import MergeTree, members_of_nodes
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.style import counted, short_name
 

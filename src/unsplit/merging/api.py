@@ -15,7 +15,7 @@ from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed
 from unsplit.errors import InputError, option
 from unsplit.merging import limits
-from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Always, Auto, Rule
+from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Always, Auto, Merge, Rule, Stability
 from unsplit.merging.loop import GreedyMerge, agglomerate, join_assigned, join_linked
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import (
@@ -26,7 +26,6 @@ from unsplit.merging.neighbours.graph import (
 )
 from unsplit.merging.options import MergeOptions, check_same_clusters
 from unsplit.merging.plan import MergeInputs, Plan, are_cores, neighbourhoods_of
-from unsplit.merging.review import Merge, Stability
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.result import PairwiseTVD, estimate_of_some

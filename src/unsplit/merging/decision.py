@@ -7,11 +7,14 @@ rule assumes.  The verdict sums up the same evidence in a word, whatever was don
 
 import math
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from unsplit._typing import Cluster
+import numpy as np
+
+from unsplit._typing import Cluster, Index, Matrix, Node
 from unsplit.merging import limits
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
 from unsplit.merging.pairs import Contrast, Mixtures
@@ -639,3 +642,173 @@ def _by_neighbours(known: PairEvidence) -> str:
     if few or known.strength < limits.FAIR or known.stability < limits.ALWAYS:
         return UNCLEAR
     return PROBABLY_SAME
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A merge of two clusters, or a pair that was left when merging stopped.
+
+    Parameters
+    ----------
+    left, right : int
+        The two clusters, numbered as in a SciPy linkage: 0 … k−1 are the initial clusters in the
+        order of ``MergeTree.cluster_ids``, and step t makes cluster k + t.
+    size_left, size_right : int
+        Number of observations in each.
+    statistic : float
+        The statistic that ranked the pair, at the time of the merge.
+    height : float
+        Largest statistic so far, because heights in a SciPy linkage must not decrease.
+    tvd, low, high : float
+        Total variation distance between the two and its 95 % interval; NaN without scores.  The
+        interval is about what the network can tell apart: the clusters differ by ``low`` at
+        least, and may differ by more than ``high``.
+    p_adjusted : float
+        p-value of "same distribution" times the number of pairs of initial clusters that may be
+        equal, at most 1, as in :class:`unsplit.PairwiseTVD`.
+    edges : float
+        Number of edges between the two in the neighbour graph.  This and the next three are NaN
+        without a graph, and for clusters that were split at random.
+    times_chance : float
+        Weight of these edges relative to a random graph with the same degrees.
+    neck : float
+        Width of the graph where the two meet relative to its width inside them, from 0 to 1; NaN
+        in many dimensions.
+    strength : float
+        How strongly the graph connects the two; parts of one cluster have at least 1.
+    stage : str
+        How it came about: one of :data:`STAGES`.
+    reason : str
+        What the rule decided by: one of :data:`REASONS`.
+    limit : float
+        What the rule compared the evidence with; NaN if with nothing.
+    note : str
+        The words of a rule of the user; otherwise empty.
+    stability : float
+        Share of the re-merges of resampled data in which the two are together: the mean over pairs
+        of an initial cluster of each, larger clusters counting more.  NaN if nothing was repeated.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> tree.merges[0].left, tree.merges[0].right, tree.merges[0].height
+    (0, 1, 0.1)
+    """
+
+    left: Node
+    right: Node
+    size_left: int
+    size_right: int
+    statistic: float
+    height: float
+    tvd: float
+    low: float
+    high: float
+    p_adjusted: float
+    edges: float
+    times_chance: float
+    neck: float
+    strength: float
+    stage: str
+    reason: str
+    limit: float
+    note: str
+    stability: float = math.nan
+
+    @property
+    def why(self) -> str:
+        """Why the two were merged, or why they were not, in words."""
+        return why(self.stage, self.because)
+
+    @property
+    def because(self) -> str:
+        """What the rule says of the two, in words."""
+        return because(Reason(self.reason, self.limit, self.note), self.evidence)
+
+    @property
+    def verdict(self) -> str:
+        """The evidence in a word: same, probably same, unclear or different."""
+        return verdict(self.evidence)
+
+    @property
+    def evidence(self) -> PairEvidence:
+        """The evidence behind the verdict."""
+        return PairEvidence(
+            self.low,
+            self.high,
+            self.p_adjusted,
+            self.strength,
+            min(self.size_left, self.size_right),
+            self.statistic if math.isnan(self.tvd) else self.tvd,
+            self.edges,
+            self.stability,
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stability:
+    """Re-merges of the same initial clusters, each with another part of the observations.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (r, k)
+        New cluster of every initial one in each of r re-merges, numbered from 0.
+
+    Examples
+    --------
+    >>> two = Stability(np.array([[0, 0, 1], [0, 1, 2]]))
+    >>> two.shares[0]
+    array([1. , 0.5, 0. ])
+    >>> two.numbers
+    {2: 1, 3: 1}
+    >>> two
+    Stability: 2 re-merges of resampled data leave 2 to 3 clusters
+    """
+
+    groups: Index
+
+    def __post_init__(self) -> None:
+        self.groups.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"Stability: {self.sentence}"
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """How many re-merges leave each number of clusters."""
+        return dict(sorted(Counter((self.groups.max(axis=1) + 1).tolist()).items()))
+
+    @property
+    def sentence(self) -> str:
+        """How many clusters the re-merges leave, in words."""
+        least, most = min(self.numbers), max(self.numbers)
+        span = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        clusters = "cluster" if most == 1 else "clusters"
+        return f"{len(self.groups)} re-merges of resampled data leave {span} {clusters}"
+
+    @cached_property
+    def shares(self) -> Matrix:
+        """Share of the re-merges in which two initial clusters are together, shape (k, k)."""
+        k = self.groups.shape[1]
+        found = np.zeros((k, k))
+        for groups in self.groups:
+            found += groups[:, None] == groups
+        return found / len(self.groups)
+
+    def between(self, left: list[int], right: list[int], sizes: Index) -> float:
+        """Mean share of all pairs of an initial cluster of one side and one of the other.
+
+        Parameters
+        ----------
+        left, right : lists of int
+            The initial clusters of both sides.
+        sizes : ndarray of shape (k,)
+            Number of observations in each; larger clusters count more.
+        """
+        weights = np.outer(sizes[left], sizes[right])
+        share = float(np.average(self.shares[np.ix_(left, right)], weights=weights))
+        return min(1.0, round(share, 6))

@@ -17,8 +17,7 @@ from unsplit.data.array_files import (
     save_arrays,
 )
 from unsplit.merging.answers import listed_answers
-from unsplit.merging.decision import ENDINGS, REASONS, STAGES, Ending
-from unsplit.merging.review import Merge, Stability
+from unsplit.merging.decision import ENDINGS, REASONS, STAGES, Ending, Merge, Stability
 
 FORMAT = "unsplit.MergeTree/7"
 

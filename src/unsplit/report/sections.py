@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.data.array_files import checksum
-from unsplit.merging.decision import MUST_LINK, UNCLEAR
-from unsplit.merging.review import Merge, Row, members_of_nodes
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.decision import MUST_LINK, UNCLEAR, Merge
+from unsplit.merging.tree import MergeTree, Row, members_of_nodes
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES
 from unsplit.plots.style import AXIS_LABELS, counted, node_heights, places, short_name
