@@ -23,7 +23,7 @@ from benchmarks.common import print_table
 from benchmarks.peak_memory import PeakMemory
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.neighbours import graph as graphs
-from unsplit.merging.options import MergeOptions
+from unsplit.merging.plan import MergeOptions
 from unsplit.networks.training.progress import EpochRecord, Reporter
 from unsplit.pairwise.api import Settings
 

@@ -26,7 +26,7 @@ from sklearn.metrics import adjusted_rand_score
 from benchmarks import markdown, results_file
 from unsplit import TrainConfig
 from unsplit.estimator import merge_overclustering
-from unsplit.merging.options import MergeOptions
+from unsplit.merging.plan import MergeOptions
 from unsplit.metrics import category_counts, correct_merges, majority_categories, purity
 from unsplit.overclustering import artificial
 from unsplit.pairwise.api import Settings

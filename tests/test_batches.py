@@ -17,8 +17,8 @@ from unsplit import ClusterMerger, InputError, PairwiseTVD, TrainConfig, merge, 
 from unsplit.data.labels import Subclusters
 from unsplit.errors import BatchWarning, PartitionWarning
 from unsplit.estimator import merge_overclustering
-from unsplit.merging.options import MergeOptions
 from unsplit.merging.pairs import Mixtures
+from unsplit.merging.plan import MergeOptions
 from unsplit.pairwise import divergences
 from unsplit.pairwise.api import Settings
 from unsplit.pairwise.divergences import rank_sums

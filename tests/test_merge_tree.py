@@ -17,7 +17,7 @@ from unsplit import InputError, MergeTree, merge
 from unsplit.errors import PartitionWarning
 from unsplit.merging.api import merge_with
 from unsplit.merging.decision import ALIKE, CANNOT_LINK, GRAPH, Merge
-from unsplit.merging.options import MergeOptions
+from unsplit.merging.plan import MergeOptions
 from unsplit.merging.tree import members_of_nodes
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)

@@ -22,7 +22,7 @@ from unsplit.merging.neighbours.evidence import (
     thinned,
 )
 from unsplit.merging.neighbours.graph import Connections, connect
-from unsplit.merging.options import MergeOptions
+from unsplit.merging.plan import MergeOptions
 from unsplit.merging.tree import members_of_nodes
 from unsplit.pairwise.api import Settings
 

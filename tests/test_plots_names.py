@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
-from unsplit.merging.options import RANKINGS
+from unsplit.merging.plan import RANKINGS
 from unsplit.plots.style import (
     COLOURS,
     LONGEST_NAME,

@@ -44,8 +44,7 @@ from unsplit.merging.neighbours.graph import (
     neighbour_graph,
 )
 from unsplit.merging.neighbours.refine import refine
-from unsplit.merging.options import MergeOptions
-from unsplit.merging.plan import looks_like_partition
+from unsplit.merging.plan import MergeOptions, looks_like_partition
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint

@@ -27,8 +27,8 @@ from unsplit.devices import (
 from unsplit.errors import InputError, check_choice, check_whole, shown
 from unsplit.merging.decision import Always
 from unsplit.merging.loop import MergeState, agglomerate
-from unsplit.merging.options import MergeOptions
 from unsplit.merging.pairs import Linked, Pairs
+from unsplit.merging.plan import MergeOptions
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.network import (
     Network,

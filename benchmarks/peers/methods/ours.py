@@ -10,7 +10,7 @@ from typing import Any
 import unsplit
 from benchmarks.peers.task import Outcome, Task
 from unsplit.estimator import Merged, merge_overclustering, refined
-from unsplit.merging.options import MergeOptions
+from unsplit.merging.plan import MergeOptions
 from unsplit.pairwise.api import Settings
 
 WITHOUT_NEIGHBOURS = "unsplit, without neighbours"

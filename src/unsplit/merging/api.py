@@ -24,8 +24,15 @@ from unsplit.merging.neighbours.graph import (
     graph_of_some,
     renumbered,
 )
-from unsplit.merging.options import MergeOptions, check_same_clusters
-from unsplit.merging.plan import MergeInputs, Plan, are_cores, neighbourhoods_of
+from unsplit.merging.plan import (
+    MergeInputs,
+    MergeOptions,
+    Plan,
+    are_cores,
+    check_same_clusters,
+    neighbourhoods_of,
+    warn_of_partition,
+)
 from unsplit.merging.tree import MergeTree, with_stability
 from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.result import PairwiseTVD, estimate_of_some
@@ -154,6 +161,7 @@ def merge_with(
     inputs = merge_inputs(distances, neighbours)
     _check(inputs, options)
     plan = Plan.of(inputs, options, assigned)
+    warn_of_partition(inputs.result, options)
     rule, pairs = plan.rule(), plan.pairs(inputs)
     judged = neighbourhoods_of(inputs, pairs, random_state)
     everything = not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS))

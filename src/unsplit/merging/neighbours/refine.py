@@ -35,8 +35,8 @@ from unsplit.merging.neighbours.graph import (
     graph_of_some,
     membership,
 )
-from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER
 from unsplit.merging.pairs import Pairs
+from unsplit.merging.plan import GAPS, IGNORE, KEEP_NUMBER
 from unsplit.pairwise.result import PairwiseTVD
 
 # With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
