@@ -5,6 +5,7 @@ pairs that are not stored are farther apart.  An ordinary merge never enters thi
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -16,7 +17,7 @@ from scipy import sparse
 from unsplit._typing import Cluster, Index, Matrix
 from unsplit.merging.neighbours.evidence import Neighbourhoods, most_judged
 from unsplit.merging.neighbours.graph import Connections, NeighbourGraph
-from unsplit.merging.pairs import N_NEAREST, Forbidden
+from unsplit.merging.pairs import N_NEAREST, Forbidden, rows_of_clusters
 from unsplit.pairwise.result import PairwiseTVD
 
 # At most this many pairs of nearby clusters are reported as kept apart, the closest ones.
@@ -30,39 +31,20 @@ class MergedRows:
 
     Examples
     --------
-    >>> rows = MergedRows(3, np.array([0, 1]), np.array([2, 2]), np.array([5.0, 1.0]), min)
+    >>> pairs = symmetric(3, np.array([0, 1]), np.array([2, 2]), np.array([5.0, 1.0]))
+    >>> rows = MergedRows(pairs, min)
     >>> rows.merge(0, 1)
     >>> rows.rows
     [{2: 1.0}, {}, {0: 1.0}]
     """
 
-    def __init__(
-        self,
-        n_clusters: int,
-        left: Index,
-        right: Index,
-        values: Matrix,
-        combine: Combine = float.__add__,
-    ) -> None:
+    def __init__(self, values: sparse.csr_array, combine: Combine = float.__add__) -> None:
         self.combine = combine
-        # Both directions of each pair, ordered by cluster.
-        ends = np.concatenate([left, right]), np.concatenate([right, left])
-        order = np.argsort(ends[0], kind="stable")
-        others, data = ends[1][order].tolist(), np.tile(values, 2)[order].tolist()
-        starts = np.searchsorted(ends[0][order], np.arange(n_clusters + 1)).tolist()
-        parts = pairwise(starts)
+        others, data = values.indices.tolist(), values.data.tolist()
+        parts = pairwise(values.indptr.tolist())
         self.rows = [dict(zip(others[i:j], data[i:j], strict=True)) for i, j in parts]
-
-    @classmethod
-    def sums(cls, matrix: sparse.csr_array) -> "MergedRows":
-        """The values above the diagonal of a symmetric matrix, which add up."""
-        half = sparse.triu(matrix, 1, format="coo")
-        left, right = (side.astype(np.int64) for side in half.coords)
-        return cls(matrix.shape[0], left, right, half.data)
-
-    def get(self, a: Cluster, b: Cluster, absent: float) -> float:
-        """The value of a pair."""
-        return self.rows[a].get(b, absent)
+        for a, row in enumerate(self.rows):
+            row.pop(a, None)
 
     def merge(self, a: Cluster, b: Cluster) -> None:
         """Merge b into a."""
@@ -79,23 +61,22 @@ class MergedRows:
         rows[b] = {}
 
 
+def symmetric(k: int, left: Index, right: Index, values: Matrix) -> sparse.csr_array:
+    """Values of pairs of k clusters, zeros too, as a matrix."""
+    ends = np.concatenate([left, right]), np.concatenate([right, left])
+    return sparse.csr_array((np.tile(values, 2), ends), (k, k))
+
+
 class LinkedPairs:
     """Average linkage; pairs that are not stored have the distance 1."""
 
     unlinked = math.inf
 
-    def __init__(
-        self,
-        n_clusters: int,
-        left: Index,
-        right: Index,
-        distances: Matrix,
-        statistic: str,
-    ) -> None:
+    def __init__(self, nearness: sparse.csr_array, statistic: str) -> None:
         self.statistic = statistic
         # How much nearer than 1 the pairs of initial clusters are, added up.
-        self.values = MergedRows(n_clusters, left, right, 1 - distances)
-        self.n_members = [1] * n_clusters
+        self.values = MergedRows(nearness)
+        self.n_members = [1] * nearness.shape[0]
 
     def merge(self, a: Cluster, b: Cluster) -> Sequence[Cluster]:
         """Every pair of initial clusters counts once, as in SciPy."""
@@ -113,11 +94,11 @@ class SparseConnections(Connections):
     """Edges between clusters, of which most have none."""
 
     def _store(self, edges: sparse.csr_array) -> None:
-        self.stored = MergedRows.sums(edges)
+        self.stored = MergedRows(edges)
 
     def weight(self, a: Cluster, b: Cluster) -> float:
         """Summed weight of the edges between two clusters."""
-        return self.stored.get(a, b, 0.0)
+        return self.stored.rows[a].get(b, 0.0)
 
     def _add_up(self, a: Cluster, b: Cluster) -> None:
         self.stored.merge(a, b)
@@ -136,23 +117,21 @@ SparseRanking = LinkedPairs | SparseConnections
 
 def pairs_of(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> "SparsePairs":
     """The pairs that are confused or have edges."""
-    tvd = MergedRows(
-        result.n_clusters, result.pairs.left, result.pairs.right, result.tvd.values, min
-    )
-    return SparsePairs(_ranking(result, graph, statistic), tvd, result.too_small)
-
-
-def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> SparseRanking:
+    k, known = result.n_clusters, result.pairs
+    ranking: SparseRanking
     if statistic == "edges":
         assert graph is not None
-        return SparseConnections(graph)
-    k, keys = result.n_clusters, result.pairs.keys
-    if graph is not None:
-        left, right = (side.astype(np.int64) for side in graph.edges_between().tocoo().coords)
-        keys = np.union1d(keys, (left * k + right)[left < right])
-    left, right = np.divmod(keys, k)
-    distances = result.divergence_of(statistic, left, right)
-    return LinkedPairs(k, left, right, distances, statistic)
+        ranking = SparseConnections(graph)
+    else:
+        keys = known.keys
+        if graph is not None:
+            left, right = (side.astype(np.int64) for side in graph.edges_between().tocoo().coords)
+            keys = np.union1d(keys, (left * k + right)[left < right])
+        left, right = np.divmod(keys, k)
+        distances = result.divergence_of(statistic, left, right)
+        ranking = LinkedPairs(symmetric(k, left, right, 1 - distances), statistic)
+    tvd = MergedRows(symmetric(k, known.left, known.right, result.tvd.values), min)
+    return SparsePairs(ranking, tvd, result.too_small)
 
 
 class SparsePairs:
@@ -173,7 +152,7 @@ class SparsePairs:
 
     def nearest_tvd(self, a: Cluster, b: Cluster) -> float:
         """Smallest TVD between an initial cluster of one and one of the other."""
-        least = self.tvd.get(a, b, 1.0)
+        least = self.tvd.rows[a].get(b, 1.0)
         # Of a cluster that held nothing out, its side counts as a coin toss.
         return min(least, 0.5) if self.unknown[a] or self.unknown[b] else least
 
@@ -230,28 +209,27 @@ class ClosestStoredPairs:
         self, rows: list[dict[int, float]], reach: int | None = None, limit: float = math.inf
     ) -> None:
         self.near, self.reach, self.limit = rows, reach, limit
-        # Also holds pairs that have changed, which are skipped later.
-        self.heap: list[tuple[float, int, int]] = []
-        for a, row in enumerate(rows):
-            for b, distance in row.items():
-                if a < b:
-                    rows[b][a] = distance  # to the bit, whichever way it was rounded
-                    if distance < limit:
-                        self.heap.append((distance, a, b))
-        heapify(self.heap)
-        self.refused: set[tuple[int, int]] = set()
+        # How often the distances of a cluster were set; pairs in the heap are skipped if it is more
+        # often than when they were added.
+        self.n_set = [0] * len(rows)
         # Pairs out of reach, by cluster: they are looked at again when it has changed.
-        self.waiting: dict[int, set[int]] = {}
+        self.waiting: defaultdict[Cluster, set[Cluster]] = defaultdict(set)
+        for a, row in enumerate(rows):
+            for b in row:
+                rows[b][a] = row[b]  # to the bit, whichever way it was rounded
+        pairs = ((d, a, b, 0) for a, row in enumerate(rows) for b, d in row.items() if a < b)
+        self.heap = [pair for pair in pairs if pair[0] < limit]
+        heapify(self.heap)
 
-    def closest(self) -> tuple[int, int] | None:
+    def closest(self) -> tuple[Cluster, Cluster] | None:
         """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
         while self.heap:
-            distance, a, b = self.heap[0]
-            if self.near[a].get(b) == distance and (a, b) not in self.refused:
+            distance, a, b, n_set = self.heap[0]
+            if n_set == self.n_set[a] + self.n_set[b]:
                 if self._in_reach(distance, a, b):
                     return a, b
-                self.waiting.setdefault(a, set()).add(b)
-                self.waiting.setdefault(b, set()).add(a)
+                self.waiting[a].add(b)
+                self.waiting[b].add(a)
             heappop(self.heap)
         return None
 
@@ -260,28 +238,31 @@ class ClosestStoredPairs:
         return self.near[a].get(b, math.inf)
 
     def forbid(self, a: Cluster, b: Cluster) -> None:
-        """Exclude the pair until one of the two gets new distances."""
-        self.refused.add((a, b))
+        """Exclude the closest pair, (a, b), until one of the two gets new distances."""
+        heappop(self.heap)
 
-    def remove(self, a: int) -> None:
+    def remove(self, a: Cluster) -> None:
         """Remove cluster a."""
         self.set_row(a, {})
 
-    def set_row(self, a: int, row: dict[int, float]) -> None:
+    def set_row(self, a: Cluster, row: dict[Cluster, float]) -> None:
         """Set the distances from a to other clusters; pairs not in the row may not be merged."""
+        self.n_set[a] += 1
+        for other in self.waiting.pop(a, ()):
+            self.waiting[other].discard(a)
         for other in self.near[a].keys() - row.keys():
             del self.near[other][a]
-            self.refused.discard((a, other) if a < other else (other, a))
-            self._look_again(other)
-        for other, distance in row.items():
-            pair = (a, other) if a < other else (other, a)
-            self.near[other][a] = distance
-            self.refused.discard(pair)
-            if distance < self.limit:
-                heappush(self.heap, (distance, *pair))
             self._look_again(other)
         self.near[a] = row
-        self.waiting.pop(a, None)
+        for other, distance in row.items():
+            self.near[other][a] = distance
+            self._add(a, other)
+            self._look_again(other)
+
+    def _add(self, a: Cluster, b: Cluster) -> None:
+        distance, n_set = self.near[a][b], self.n_set[a] + self.n_set[b]
+        if distance < self.limit:
+            heappush(self.heap, (distance, min(a, b), max(a, b), n_set))
 
     def _in_reach(self, distance: float, a: int, b: int) -> bool:
         return any(self._is_near(distance, cluster) for cluster in (a, b))
@@ -293,10 +274,8 @@ class ClosestStoredPairs:
     def _look_again(self, cluster: Cluster) -> None:
         """Pairs of a cluster that were out of reach may be in reach now."""
         for other in self.waiting.pop(cluster, ()):
-            distance = self.near[cluster].get(other)
-            if distance is not None and distance < self.limit:
-                pair = (cluster, other) if cluster < other else (other, cluster)
-                heappush(self.heap, (distance, *pair))
+            self.waiting[other].discard(cluster)
+            self._add(cluster, other)
 
 
 class SparseNeighbourhoods(Neighbourhoods):
@@ -310,7 +289,7 @@ class SparseNeighbourhoods(Neighbourhoods):
     def __init__(
         self, graph: NeighbourGraph, rng: np.random.Generator, ranking: SparseRanking | None = None
     ) -> None:
-        self.counts = MergedRows.sums(graph.edges_between())
+        self.counts = MergedRows(graph.edges_between())
         self.adjacency, self.is_sample = graph.adjacency, False
         shared = ranking if isinstance(ranking, SparseConnections) else None
         self.is_shared, self.judged = shared is not None, shared or SparseConnections(graph)
@@ -318,7 +297,7 @@ class SparseNeighbourhoods(Neighbourhoods):
         self.all_necks = len(graph.clusters) <= most_judged(graph.n_clusters)
         self.saddles = self._saddles(graph) if self.all_necks else None
         has_necks = self.all_necks or self._judges_by_necks()
-        self.rows = _rows_of_clusters(graph) if has_necks else None
+        self.rows = rows_of_clusters(graph.clusters, graph.n_clusters) if has_necks else None
 
     def merge(self, a: Cluster, b: Cluster) -> None:
         """Put b into a."""
@@ -332,7 +311,7 @@ class SparseNeighbourhoods(Neighbourhoods):
 
     def edges(self, a: Cluster, b: Cluster) -> int:
         """Number of edges between two clusters."""
-        return int(self.counts.get(a, b, 0.0))
+        return int(self.counts.rows[a].get(b, 0.0))
 
     def _rows(self, cluster: Cluster) -> Index:
         assert self.rows is not None
@@ -340,10 +319,3 @@ class SparseNeighbourhoods(Neighbourhoods):
 
     def _neck(self, a: Cluster, b: Cluster, many: float) -> float:
         return super()._neck(a, b, many) if self.all_necks or many < 1 else math.nan
-
-
-def _rows_of_clusters(graph: NeighbourGraph) -> list[Index]:
-    """The observations that count for each cluster."""
-    order = np.argsort(graph.clusters, kind="stable")
-    starts = np.searchsorted(graph.clusters[order], np.arange(graph.n_clusters + 1))
-    return np.split(order[: starts[-1]], starts[:-1])[1:]
