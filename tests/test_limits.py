@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.merging_cases import known_pair
 from unsplit import neighbour_graph
 from unsplit.merging import limits
 from unsplit.merging.api import sure_merges
@@ -17,7 +18,6 @@ from unsplit.merging.decision import (
     Auto,
     Merge,
     Pair,
-    PairEvidence,
     verdict,
 )
 from unsplit.merging.neighbours.evidence import (
@@ -46,7 +46,7 @@ def pair(p=0.5, low=0.0, high=0.3, smaller=100, **connection):
 
 
 def word(low=0.9, high=1.0, p=1e-12, **more):
-    return verdict(PairEvidence(low, high, p, **more))
+    return verdict(known_pair(low, high, p, **more))
 
 
 def of_few_dimensions(share):

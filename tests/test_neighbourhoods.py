@@ -8,11 +8,11 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
-from tests.merging_cases import gaussian_estimate, labels_of, merged_by_neighbours
+from tests.merging_cases import gaussian_estimate, known_pair, labels_of, merged_by_neighbours
 from unsplit import ClusterMerger, InputError, TrainConfig, merge, neighbour_graph
 from unsplit.errors import SmallClusterWarning
 from unsplit.estimator import merge_overclustering
-from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason, because
+from unsplit.merging.decision import GRAPH, Always, Reason, because
 from unsplit.merging.limits import FEW_DIMENSIONS, MANY_DIMENSIONS, NECK_SHARE, WIDEST_NECK
 from unsplit.merging.neighbours import evidence as neighbourhoods
 from unsplit.merging.neighbours.evidence import (
@@ -243,7 +243,7 @@ def test_the_strength_is_relative_to_what_counts(known, strength):
     ],
 )
 def test_the_sentence_says_what_decided(strength, edges, why):
-    known = PairEvidence(0.9, 1.0, 1e-9, strength=strength, edges=edges)
+    known = known_pair(0.9, 1.0, 1e-9, strength=strength, edges=edges)
     assert because(Reason(GRAPH, 1.0), known) == why
 
 

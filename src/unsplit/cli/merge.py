@@ -20,8 +20,8 @@ from unsplit.data.saving import output_folder, write_csv
 from unsplit.devices import current
 from unsplit.errors import FeatureWarning
 from unsplit.estimator import ClusterMerger, seeds_of
-from unsplit.merging.answers import read_answers
 from unsplit.merging.plan import LABELS_FROM
+from unsplit.merging.saved_merges import read_answers
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.progress import PHASES
 from unsplit.networks.training.ranks import together

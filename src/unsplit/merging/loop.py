@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from unsplit._typing import Cluster, Index
 from unsplit.errors import InputError, option
 from unsplit.merging import decision
-from unsplit.merging.answers import Answer
 from unsplit.merging.decision import Always, Ending, Merge, Pair, Reason, Rule
 from unsplit.merging.limits import LARGE_TVD
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.pairs import Mixtures, Pairs
+from unsplit.merging.saved_merges import Answer
 from unsplit.merging.sparse_pairs import SparsePairs
 from unsplit.merging.tree import MergeTree
 

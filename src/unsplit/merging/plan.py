@@ -31,7 +31,6 @@ from unsplit.errors import (
     warn,
 )
 from unsplit.merging import decision, limits
-from unsplit.merging.answers import DIFFERENT, SAME, Answer, read_answers
 from unsplit.merging.decision import NEIGHBOURS, TESTS, Auto, Pair, Rule
 from unsplit.merging.loop import Constraints, MergeState
 from unsplit.merging.neighbours.evidence import Neighbourhoods
@@ -43,6 +42,7 @@ from unsplit.merging.neighbours.graph import (
     NeighbourGraph,
 )
 from unsplit.merging.pairs import CONFIDENCE, Linked, Mixtures, Pairs, mean_rank
+from unsplit.merging.saved_merges import DIFFERENT, SAME, Answer, read_answers
 from unsplit.merging.sparse_pairs import SparseNeighbourhoods, SparsePairs, pairs_of
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES

@@ -18,9 +18,8 @@ from unsplit.data.labels import encode_labels, like
 from unsplit.data.saving import data_frame
 from unsplit.errors import InputError, is_number, is_whole, option, shown
 from unsplit.merging import decision, limits
-from unsplit.merging.answers import Answer
 from unsplit.merging.decision import BEYOND, CANNOT_LINK, Ending, Merge, Stability
-from unsplit.merging.saved_merges import read_tree, write_tree
+from unsplit.merging.saved_merges import Answer, read_tree, write_tree
 
 
 def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[Cluster]]:
@@ -88,7 +87,7 @@ class Row:
         return (
             rank,
             tiny,
-            decision.doubt(pair.evidence),
+            decision.doubt(pair),
             pair.tvd if self.step is None else -pair.tvd,
         )
 
