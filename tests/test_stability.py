@@ -114,14 +114,12 @@ def test_the_merge_itself_and_the_users_generator_stay_as_they_are(monkeypatch):
 
 
 def test_necks_that_are_left_out_change_no_decision(touching, monkeypatch):
-    go = api.GreedyMerge.go
+    def thorough(state, rule):
+        assert state.neighbourhoods.only_decides
+        state.neighbourhoods.only_decides = False
+        return loop.merge_allowed(state, rule)
 
-    def thorough(greedy, *bounds):
-        assert greedy.state.neighbourhoods.only_decides
-        greedy.state.neighbourhoods.only_decides = False
-        return go(greedy, *bounds)
-
-    monkeypatch.setattr(api, "GreedyMerge", type("Thorough", (loop.GreedyMerge,), {"go": thorough}))
+    monkeypatch.setattr(api, "merge_allowed", thorough)
     assert (merged(TOUCHING).stability.groups == touching.stability.groups).all()
 
 

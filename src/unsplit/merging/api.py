@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unsplit._typing import Index
+from unsplit._typing import Index, Node
 from unsplit.data.labels import refuse_annotated
 from unsplit.data.memory import available_memory, memory_errors, require_memory
 from unsplit.devices import check_seed
 from unsplit.errors import InputError, option
 from unsplit.merging import limits
 from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Always, Auto, Merge, Rule, Stability
-from unsplit.merging.loop import GreedyMerge, agglomerate, join_assigned, join_linked
+from unsplit.merging.loop import agglomerate, merge_allowed
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import (
     NeighbourGraph,
@@ -294,20 +294,15 @@ MOST_CLUSTERS = 1_000
 
 def can_be_repeated(result: PairwiseTVD | None, options: MergeOptions) -> bool:
     """Whether re-merges are cheap and mean something: by *auto* or to a number of clusters."""
-    if (
-        result is None
-        or result.is_sparse
-        or not result.has_scores
-        or result.n_clusters > MOST_CLUSTERS
-    ):
+    if result is None or result.is_sparse or not result.has_scores:
         return False
-    return all(limit is None for limit in (options.max_tvd, options.alpha, options.rule))
+    return result.n_clusters <= MOST_CLUSTERS and not options.names_rule
 
 
 def sure_merges(merges: Sequence[Merge], k: int) -> list[Merge]:
     """The merges of k clusters that are so strong that every re-merge would make them."""
     found: list[Merge] = []
-    number = {leaf: leaf for leaf in range(k)}
+    number: dict[Node, Node] = dict(zip(range(k), range(k), strict=True))
     for step, merge in enumerate(merges):
         left, right = number.get(merge.left), number.get(merge.right)
         sure = merge.stage == BY_RULE and merge.strength >= limits.SURE
@@ -328,9 +323,7 @@ def stability_of(plan: Plan, taken: Sequence[Merge], judged: Neighbourhoods | No
     found = []
     for part, evidence in _redrawn(inputs, judged, plan.by):
         state = plan.state(part, plan.pairs(part), evidence, merges=sure, is_recorded=False)
-        join_linked(state)
-        join_assigned(state, rule)
-        GreedyMerge(state, rule).go(state.constraints.fewest, state.constraints.most)
+        merge_allowed(state, rule)
         found.append(np.unique(state.firsts, return_inverse=True)[1])
     return Stability(np.stack(found)[:, np.argsort(inputs.order)])
 
@@ -352,7 +345,8 @@ def _redrawn(
         part = estimate_of_some(result, np.sort(by_content[_drawn(clusters, most, rng, groups)]))
         drawn, evidence = None, None
         if judged is not None and n_edges is not None:
-            drawn = _some_of(judged.sample, rng)
+            some = judged.sample
+            drawn = graph_of_some(some, _drawn(some.clusters, len(some.clusters), rng, some.groups))
             evidence = Neighbourhoods(drawn, rng)
             # What was too rare in the sample is still judged by all edges.
             evidence.n_edges, evidence.is_sample = n_edges.copy(), judged.is_sample
@@ -378,8 +372,3 @@ def _drawn(
         positions = rng.choice(n, min(most, round(DRAWN * n)), replace=False)
     first = np.unique(clusters, return_index=True)[1]
     return np.union1d(positions, first[clusters[first] >= 0])
-
-
-def _some_of(graph: NeighbourGraph, rng: np.random.Generator) -> NeighbourGraph:
-    """The graph between some of its observations."""
-    return graph_of_some(graph, _drawn(graph.clusters, len(graph.clusters), rng, graph.groups))

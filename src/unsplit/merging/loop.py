@@ -274,10 +274,7 @@ def agglomerate(state: MergeState, rule: Rule) -> None:
     the largest, then what ``cannot_link`` keeps apart.
     """
     limits, pairs = state.constraints, state.pairs
-    join_linked(state)
-    join_assigned(state, rule)
-    greedy = GreedyMerge(state, rule)
-    state.ending = greedy.go(limits.fewest, limits.most)
+    greedy = merge_allowed(state, rule)
     if state.n_left > limits.most and isinstance(pairs, SparsePairs):
         _join_unjudged(
             state, _with_largest(state), decision.NUMBER, decision.UNCONNECTED, limits.most
@@ -304,26 +301,27 @@ def agglomerate(state: MergeState, rule: Rule) -> None:
         GreedyMerge(state, Always(decision.NOT_ASKED)).go(1, 1, decision.CANNOT_LINK)
 
 
+def merge_allowed(state: MergeState, rule: Rule) -> "GreedyMerge":
+    """Merge must_link pairs, then what the rule allows."""
+    _join_linked(state)
+    _join_assigned(state, rule)
+    greedy = GreedyMerge(state, rule)
+    state.ending = greedy.go(state.constraints.fewest, state.constraints.most)
+    return greedy
+
+
 def _end_of_result(state: MergeState, rule: Rule) -> None:
-    """Record what is known of the clusters of the result, before the tree is completed."""
+    """Record pairs of each remaining cluster and its nearest ones, and why they were not merged."""
     state.n_taken = len(state.merges)
-    state.apart = _kept_apart(state, rule)
-    if state.ending.kind == rule.ending.kind:
-        too_few = any(pair.reason in decision.TOO_FEW for pair in state.apart)
-        state.ending = state.ending._replace(too_few=too_few)
-
-
-def _kept_apart(state: MergeState, rule: Rule) -> list[Merge]:
-    """Pairs of each remaining cluster and its nearest ones, and why they were not merged."""
-    if state.n_left == 1:
-        return []
-    described = []
-    for a, b, statistic in state.pairs.nearby(state.alive):
+    nearby = state.pairs.nearby(state.alive) if state.n_left > 1 else []
+    for a, b, statistic in nearby:
         pair = state.candidate(a, b, statistic)
         said = rule.judge(pair)
         stage = _kept_by(state, a, b) if said.merge else decision.BY_RULE
-        described.append(state.described(pair, stage, said.reason))
-    return described
+        state.apart.append(state.described(pair, stage, said.reason))
+    if state.ending.kind == rule.ending.kind:
+        too_few = any(pair.reason in decision.TOO_FEW for pair in state.apart)
+        state.ending = state.ending._replace(too_few=too_few)
 
 
 def _kept_by(state: MergeState, a: Cluster, b: Cluster) -> str:
@@ -334,7 +332,7 @@ def _kept_by(state: MergeState, a: Cluster, b: Cluster) -> str:
     return decision.REACHED if by_number else decision.OUT_OF_REACH
 
 
-def join_linked(state: MergeState) -> None:
+def _join_linked(state: MergeState) -> None:
     """Merge the pairs of ``must_link``."""
     for left, right in state.constraints.must:
         a, b = sorted((state.first_of(left), state.first_of(right)))
@@ -343,7 +341,7 @@ def join_linked(state: MergeState) -> None:
             state.join(pair, decision.MUST_LINK, Reason(decision.NOT_ASKED), linked=True)
 
 
-def join_assigned(state: MergeState, rule: Rule) -> None:
+def _join_assigned(state: MergeState, rule: Rule) -> None:
     """Merge clusters without held-out observations into those the network assigns them to.
 
     They come first, because their distances do not rank them.

@@ -118,11 +118,15 @@ class MergeOptions:
         Clusters are cut only where the neighbour graph has merged them and nothing else was asked
         for: a limit, a rule or links of the user would not hold for parts.
         """
-        told = any(value is not None for value in (self.max_tvd, self.alpha, self.rule))
         linked = self.must_link or self.cannot_link or self.answers
-        if strategy != "neighbours" or linked or told or self.is_pair:
+        if strategy != "neighbours" or linked or self.names_rule or self.is_pair:
             return IGNORE
         return CUT if self.n_clusters is None else KEEP_NUMBER
+
+    @property
+    def names_rule(self) -> bool:
+        """Whether a limit or a rule is named, so that *auto* does not decide."""
+        return any(choice is not None for choice in (self.max_tvd, self.alpha, self.rule))
 
     @property
     def is_pair(self) -> bool:
@@ -219,8 +223,7 @@ class MergeOptions:
     @property
     def asks_neighbours(self) -> bool:
         """Whether *auto* may decide, so that a neighbour graph is made if none was passed."""
-        told = any(choice is not None for choice in (self.max_tvd, self.alpha, self.rule))
-        return not told and self.rank_by not in NEED_NEIGHBOURS
+        return not self.names_rule and self.rank_by not in NEED_NEIGHBOURS
 
     def check_sparse(self) -> None:
         """Refuse options that need all pairs, if only confused pairs are stored."""

@@ -333,7 +333,15 @@ class MergeTree:
         if (n_clusters is None) == (height is None):
             raise InputError("cut takes one of n_clusters and height; pass exactly one.")
         if n_clusters is not None:
-            n_taken = self._merges_to(n_clusters)
+            k = self.n_initial
+            fewest, most = 1 + self.n_forbidden, k - self.n_linked
+            if not is_whole(n_clusters) or not fewest <= n_clusters <= most:
+                because = " without breaking a link" if (fewest, most) != (1, k) else ""
+                raise InputError(
+                    f"{option('n_clusters', n_clusters)} is not possible{because}; choose {fewest} "
+                    f"to {most}."
+                )
+            n_taken = k - n_clusters
             ending = Ending(decision.CUT_AT_NUMBER, n_clusters)
         else:
             assert height is not None
@@ -517,7 +525,8 @@ class MergeTree:
             raise InputError(f"a and b are both cluster {shown(a)}; name two different clusters.")
         above = self._above(first), self._above(second)
         step = min(set(above[0]) & set(above[1])) - self.n_initial
-        roots = [max(node for node in nodes if self._is_made(node)) for nodes in above]
+        made = {*range(self.n_initial), *(self.n_initial + np.flatnonzero(self.taken)).tolist()}
+        roots = [max(made.intersection(nodes)) for nodes in above]
         together = roots[0] == roots[1]
         # A pair of clusters of this cut, if it was compared; otherwise the pair that joins them.
         known, joining = self._known_pairs(), self.merges[step]
@@ -549,10 +558,6 @@ class MergeTree:
             if nodes[-1] in (merge.left, merge.right):
                 nodes.append(self.n_initial + step)
         return nodes
-
-    def _is_made(self, node: Node) -> bool:
-        """Whether a node is part of this cut."""
-        return node < self.n_initial or bool(self.taken[node - self.n_initial])
 
     def _below(self, node: Node) -> list[Cluster]:
         """The initial clusters in a node."""
@@ -703,17 +708,6 @@ class MergeTree:
     def n_linked(self) -> int:
         """How many of the first merges were required by ``must_link``."""
         return sum(merge.stage == decision.MUST_LINK for merge in self.merges)
-
-    def _merges_to(self, n_clusters: int) -> int:
-        k = self.n_initial
-        fewest, most = 1 + self.n_forbidden, k - self.n_linked
-        if not is_whole(n_clusters) or not fewest <= n_clusters <= most:
-            because = " without breaking a link" if (fewest, most) != (1, k) else ""
-            raise InputError(
-                f"{option('n_clusters', n_clusters)} is not possible{because}; choose {fewest} to "
-                f"{most}."
-            )
-        return k - n_clusters
 
 
 def _sides(pair: Merge) -> frozenset[Node]:
