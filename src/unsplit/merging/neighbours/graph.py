@@ -6,10 +6,11 @@ observation.  This is the principle of the network, with a local classifier; the
 are the over-clustering.  Making a graph may need torch, which is imported then; using one does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -644,6 +645,60 @@ def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> 
         if len(lost) == 0:
             return voted
         voted[lost] = clusters[lost]
+
+
+class MergedRows:
+    """For each slot, its values with other slots; two values become one when slots are merged.
+
+    Examples
+    --------
+    >>> rows = MergedRows(3, np.array([0, 1]), np.array([2, 2]), np.array([5.0, 1.0]), min)
+    >>> rows.merge(0, 1)
+    >>> rows.rows
+    [{2: 1.0}, {}, {0: 1.0}]
+    """
+
+    def __init__(
+        self,
+        n_clusters: int,
+        left: Index,
+        right: Index,
+        values: Matrix,
+        combine: Callable[[float, float], float] = float.__add__,
+    ) -> None:
+        self.combine = combine
+        # Both directions of each pair, ordered by slot.
+        ends = np.concatenate([left, right]), np.concatenate([right, left])
+        order = np.argsort(ends[0], kind="stable")
+        others, data = ends[1][order].tolist(), np.tile(values, 2)[order].tolist()
+        starts = np.searchsorted(ends[0][order], np.arange(n_clusters + 1)).tolist()
+        parts = pairwise(starts)
+        self.rows = [dict(zip(others[i:j], data[i:j], strict=True)) for i, j in parts]
+
+    @classmethod
+    def sums(cls, matrix: sparse.csr_array) -> "MergedRows":
+        """The values above the diagonal of a symmetric matrix, which add up."""
+        half = sparse.triu(matrix, 1, format="coo")
+        left, right = (side.astype(np.int64) for side in half.coords)
+        return cls(matrix.shape[0], left, right, half.data)
+
+    def get(self, a: int, b: int, absent: float) -> float:
+        """The value of a pair."""
+        return self.rows[a].get(b, absent)
+
+    def merge(self, a: int, b: int) -> None:
+        """Merge slot b into slot a."""
+        rows, combine = self.rows, self.combine
+        mine, theirs = rows[a], rows[b]
+        mine.pop(b, None)
+        theirs.pop(a, None)
+        for other, value in theirs.items():
+            row = rows[other]
+            del row[b]
+            if other in mine:
+                value = combine(mine[other], value)
+            mine[other] = row[a] = value
+        rows[b] = {}
 
 
 class Connections:
