@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import connected_components
+from scipy.special import softmax
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels, label_array
@@ -518,19 +519,15 @@ def _preferred(
     shared = np.zeros((distances.n_clusters, k), np.int64)
     np.add.at(shared, (scores.clusters[index], own), 1)
     merged = np.where(shared.any(axis=1), shared.argmax(axis=1), -1)
-    members = [np.flatnonzero(merged == cluster) for cluster in range(k)]
-    counts = scores.subcluster_sizes(distances.sizes)
-    sizes = np.stack([counts[:, some].sum(axis=1) for some in members], axis=1)
+    is_member = (merged[:, None] == np.arange(k)).astype(np.float64)
+    sizes = scores.subcluster_sizes(distances.sizes)
     best, of_best, of_own = np.zeros_like(own), np.zeros(len(own)), np.zeros(len(own))
-    filled = np.flatnonzero([len(some) > 0 for some in members])
-    unions = [members[cluster].tolist() for cluster in filled]
     n_parts = -(-len(own) * scores.n_clusters // MOST_PROBABILITIES)
-    for some in np.array_split(np.arange(len(own)), n_parts):
-        z = np.full((len(some), k), -np.inf)
-        z[:, filled] = scores.composed(index[some], unions, distances.sizes)
+    for some in np.array_split(np.argsort(index), n_parts):  # scores are in order of their strata
+        part = scores.some(index[some])
         with np.errstate(divide="ignore"):  # some clusters do not occur in every batch
-            z += np.log(sizes)[scores.strata[index[some]] % len(sizes)]
-        share = np.exp(z - z.max(axis=1, keepdims=True))
+            z = part.dense() + np.log(sizes)[part.strata % len(sizes)]
+        share = softmax(z, axis=1) @ is_member
         share /= share.sum(axis=1, keepdims=True)
         best[some], of_best[some] = share.argmax(axis=1), share.max(axis=1)
         of_own[some] = share[np.arange(len(some)), own[some]]
