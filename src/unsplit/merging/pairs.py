@@ -413,7 +413,9 @@ class Mixtures:
     def __init__(self, result: PairwiseTVD, columns: bool = False) -> None:
         scores = result.scores
         self.result, self.clusters = result, scores.clusters.copy()
-        self.rows = rows_of_clusters(self.clusters, result.n_clusters)
+        order = np.argsort(self.clusters, kind="stable")
+        starts = np.searchsorted(self.clusters[order], np.arange(1, result.n_clusters))
+        self.rows = np.split(order, starts)
         self.members = [[cluster] for cluster in range(result.n_clusters)]
         self.z = _columns(scores) if columns else None
         # By batch; a single row if there are no batches.
@@ -450,13 +452,6 @@ class Mixtures:
         groups = None if scores.groups is None else scores.groups[index]
         of_a = self.clusters[index] == a
         return Contrast.of(scores, difference, of_a, scores.strata[index], groups)
-
-
-def rows_of_clusters(clusters: Index, n_clusters: int) -> list[Index]:
-    """The observations of each cluster; −1 is no cluster."""
-    order = np.argsort(clusters, kind="stable")
-    starts = np.searchsorted(clusters[order], np.arange(n_clusters + 1))
-    return np.split(order[: starts[-1]], starts[:-1])[1:]
 
 
 def _columns(scores: HeldoutScores) -> NDArray[np.float32]:

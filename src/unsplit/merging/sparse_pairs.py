@@ -6,59 +6,20 @@ pairs that are not stored are farther apart.  An ordinary merge never enters thi
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from unsplit._typing import Cluster, Index, Matrix
-from unsplit.merging.neighbours.evidence import Neighbourhoods, most_judged
-from unsplit.merging.neighbours.graph import Connections, NeighbourGraph
-from unsplit.merging.pairs import N_NEAREST, Forbidden, rows_of_clusters
+from unsplit.merging.neighbours.graph import Connections, MergedRows, NeighbourGraph
+from unsplit.merging.pairs import N_NEAREST, Forbidden
 from unsplit.pairwise.result import PairwiseTVD
 
 # At most this many pairs of nearby clusters are reported as kept apart, the closest ones.
 MOST_APART = 10_000
-
-Combine = Callable[[float, float], float]
-
-
-class MergedRows:
-    """For each cluster, its values with others; two become one when clusters are merged.
-
-    Examples
-    --------
-    >>> pairs = symmetric(3, np.array([0, 1]), np.array([2, 2]), np.array([5.0, 1.0]))
-    >>> rows = MergedRows(pairs, min)
-    >>> rows.merge(0, 1)
-    >>> rows.rows
-    [{2: 1.0}, {}, {0: 1.0}]
-    """
-
-    def __init__(self, values: sparse.csr_array, combine: Combine = float.__add__) -> None:
-        self.combine = combine
-        others, data = values.indices.tolist(), values.data.tolist()
-        parts = pairwise(values.indptr.tolist())
-        self.rows = [dict(zip(others[i:j], data[i:j], strict=True)) for i, j in parts]
-        for a, row in enumerate(self.rows):
-            row.pop(a, None)
-
-    def merge(self, a: Cluster, b: Cluster) -> None:
-        """Merge b into a."""
-        rows, combine = self.rows, self.combine
-        mine, theirs = rows[a], rows[b]
-        mine.pop(b, None)
-        theirs.pop(a, None)
-        for other, value in theirs.items():
-            row = rows[other]
-            del row[b]
-            if other in mine:
-                value = combine(mine[other], value)
-            mine[other] = row[a] = value
-        rows[b] = {}
 
 
 def symmetric(k: int, left: Index, right: Index, values: Matrix) -> sparse.csr_array:
@@ -276,46 +237,3 @@ class ClosestStoredPairs:
         for other in self.waiting.pop(cluster, ()):
             self.waiting[other].discard(cluster)
             self._add(cluster, other)
-
-
-class SparseNeighbourhoods(Neighbourhoods):
-    """Judges pairs by all edges of the graph, because a sample would leave too few of a cluster.
-
-    Of so many observations that the dense form would take a sample, necks are only measured in few
-    dimensions and saddles not at all: all necks would take too long, all densities too much memory.
-    If ``ranking`` ranks by edges, it counts and merges them.
-    """
-
-    def __init__(
-        self, graph: NeighbourGraph, rng: np.random.Generator, ranking: SparseRanking | None = None
-    ) -> None:
-        self.counts = MergedRows(graph.edges_between())
-        self.adjacency, self.is_sample = graph.adjacency, False
-        shared = ranking if isinstance(ranking, SparseConnections) else None
-        self.is_shared, self.judged = shared is not None, shared or SparseConnections(graph)
-        self._prepare(graph, rng)
-        self.all_necks = len(graph.clusters) <= most_judged(graph.n_clusters)
-        self.saddles = self._saddles(graph) if self.all_necks else None
-        has_necks = self.all_necks or self._judges_by_necks()
-        self.rows = rows_of_clusters(graph.clusters, graph.n_clusters) if has_necks else None
-
-    def merge(self, a: Cluster, b: Cluster) -> None:
-        """Put b into a."""
-        self.counts.merge(a, b)
-        if not self.is_shared:
-            self.judged.merge(a, b)
-        if self.rows is not None:
-            self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
-            self.rows[b] = self.rows[b][:0]
-        self.n_left -= 1
-
-    def edges(self, a: Cluster, b: Cluster) -> int:
-        """Number of edges between two clusters."""
-        return int(self.counts.rows[a].get(b, 0.0))
-
-    def _rows(self, cluster: Cluster) -> Index:
-        assert self.rows is not None
-        return np.sort(self.rows[cluster])
-
-    def _neck(self, a: Cluster, b: Cluster, many: float) -> float:
-        return super()._neck(a, b, many) if self.all_necks or many < 1 else math.nan
