@@ -100,7 +100,7 @@ def test_a_tree_from_a_plain_matrix_shows_the_statistic_only():
     tree = random_tree(20, 12, tvd=np.nan, statistic="euclidean").undo(2)
     ax = plots.merge_curve(tree)
     ax.figure.canvas.draw()
-    assert ax.get_ylabel() == "euclidean: 0 = same"
+    assert ax.get_ylabel() == "euclidean\n0 = same"
     (drawn,) = curve_lines(ax).values()
     np.testing.assert_array_equal(drawn, tree.linkage[:, 2])
     assert np.isfinite(ax.collections[-1].get_offsets()).all()

@@ -17,7 +17,7 @@ from unsplit.merging.review import Merge, Row, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES
-from unsplit.plots.style import AXIS_LABELS, counted, node_heights, places, short_name
+from unsplit.plots.style import AXIS_LABELS, base_height, counted, short_name
 from unsplit.report.collect import Kept, png, sheet, spread
 
 # More leaves than this can neither be drawn nor read on one page.
@@ -291,8 +291,8 @@ def tree_section(view: View) -> dict[str, Any]:
         "fingerprint": fingerprint[:16],
         "names": [[names[i] for i in members] for members in view.members],
         "sizes": view.sizes.tolist(),
-        "order": np.argsort(places(tree)[view.leaves], kind="stable").tolist(),
-        "base": float(node_heights(tree)[0]),
+        "order": view.leaves_in[-1],
+        "base": base_height(tree),
         "merges": [merge_entry(merge) for merge in view.merges],
         "taken": tree.taken[view.steps].tolist(),
         "fewest": 1 + tree.n_forbidden,
