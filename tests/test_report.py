@@ -18,6 +18,7 @@ from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
 from unsplit.data.rows.sequences import Ragged
 from unsplit.report import sections
+from unsplit.report.api import Content, make_page
 from unsplit.report.collect import FORMAT, Kept, Source, collect, grid_of, png
 from unsplit.report.sections import View
 
@@ -95,12 +96,11 @@ def test_names_cannot_leave_their_text():
     assert "<!-- <script>" not in page
 
 
-def test_names_in_the_words_of_the_page_are_escaped_too():
-    result, _ = gaussian_estimate([[0], [0.4]], 20, names=HOSTILE[:2])
-    page = unsplit.merge(result).report(result).html
-    words = page.split('<script type="application/json"')[0]
-    assert "&lt;img src=x" in words
-    assert not [name for name in HOSTILE if "<" in name and name in words]
+def test_the_command_of_a_page_is_escaped_too():
+    tree = unsplit.merge(D, n_clusters=2)
+    page = make_page(Content(tree, about={"command": HOSTILE[1]})).html
+    assert "&lt;img src=x" in page.split('<script type="application/json"')[0]
+    assert HOSTILE[1] not in page
 
 
 def test_a_large_tree_is_folded_by_its_first_merges():

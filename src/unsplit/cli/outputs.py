@@ -383,7 +383,7 @@ def write_page(
     """Write the page, and the file that keeps what it shows of the observations."""
     tree, result = merger.tree_, merger.pairwise_
     distances = None if result.is_sparse else result
-    kept = collect(source, distances, merger.neighbours_)
+    kept = collect(source, distances)
     if distances is not None:
         kept = with_borders(kept, View(tree), distances)
     kept.save(folder / KEPT)

@@ -17,16 +17,19 @@ from unsplit.merging.review import Merge, Row, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.scores import DIVERGENCES
-from unsplit.plots.style import AXIS_LABELS, base_height, counted, short_name
+from unsplit.plots.style import AXIS_LABELS, base_height, counted
 from unsplit.report.collect import Kept, png, sheet, spread
 
 # More leaves than this can neither be drawn nor read on one page.
 MOST_LEAVES = 500
-LONGEST_NAME = 28
-MOST_NAMES = 3
-# How many unclear pairs the first paragraph names.
-N_FIRST = 3
 RANKED_BY = DIVERGENCES | {"distance": "the distances that were passed"}
+# Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
+CUT_OUT_OF_FEATURES = (
+    "The clusters seem to be cut out of the same features, as k-means and Leiden do; then every "
+    "pair differs by construction.",
+    "The nearest neighbours of the observations therefore decided which clusters belong together; "
+    "if the labels come from elsewhere, pass --labels-from elsewhere, and tests decide.",
+)
 
 # Pairs that can be reviewed on one page, the most urgent ones.
 MOST_PAIRS = 150
@@ -35,7 +38,6 @@ BARS = 31
 MOST_AT_BORDER = 2_000
 # Rows whose ids and clusters are part of the page, so that it can write their labels.
 MOST_ROWS = 100_000
-LONGEST_IDS = 2_000_000  # characters
 # Exemplars of a leaf that stands for several clusters.
 MOST_TILES_OF_LEAF = 6
 SHEET_COLUMNS = 40
@@ -166,33 +168,11 @@ def rounded(value: float) -> float | None:
 # --- the answer -----------------------------------------------------------------------------------
 
 
-def group(names: Sequence[object]) -> str:
-    r"""The first names of a group, and how many more there are.
-
-    Marks around each keep right-to-left text from turning the words around it.
-
-    Examples
-    --------
-    >>> group("abcde").replace("\u2068", "").replace("\u2069", "")
-    'a + b + c + 2 more'
-    """
-    found = []
-    for name in names[:MOST_NAMES]:
-        found.append(f"\u2068{short_name(name, LONGEST_NAME)}\u2069")
-    more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
-    return " + ".join(found + more)
-
-
 def why_stopped(tree: MergeTree) -> str:
     """By which rule merging stopped, and what ranked the pairs."""
-    sentence = f"Merging stopped because {tree.stopped}."
-    if tree.strategy == "neighbours":
-        return (
-            f"{sentence} The clusters seem to be cut out of the same features, where every pair "
-            "differs by construction, so nearest neighbours decided. If they come from elsewhere, "
-            "such as classes given by hand, merge with --labels-from elsewhere: then tests decide."
-        )
-    return f"{sentence} Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
+    ranked_by = f"Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
+    more = CUT_OUT_OF_FEATURES if tree.strategy == "neighbours" else (ranked_by,)
+    return " ".join([f"Merging stopped because {tree.stopped}.", *more])
 
 
 def how_sure(rows: list[Row]) -> str:
@@ -202,12 +182,8 @@ def how_sure(rows: list[Row]) -> str:
         return "There was no pair to compare."
     if all(math.isnan(row.pair.tvd) for row in rows):
         return "The distances came without scores, so nothing says how sure each pair is."
-    sentence = f"The evidence is clear for all {counted(n, 'compared pair')}."
-    if unclear:
-        sentence = (
-            f"The evidence is clear for {n - unclear:,} of {counted(n, 'compared pair')}; "
-            f"{unclear:,} {'is' if unclear == 1 else 'are'} unclear."
-        )
+    clear = f"{n - unclear:,} of" if unclear else "all"
+    sentence = f"The evidence is clear for {clear} {counted(n, 'compared pair')}."
     against = [row.told for row in rows if row.against_evidence]
     told, others = sum(against), len(against) - sum(against)
     if told:
@@ -248,9 +224,6 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
             sentences.append(f"The result has more clusters ({after}) than the page can show.")
     return {
         "headline": f"{before} are really {after}" if merged else f"All {before} are different",
-        "n_initial": tree.n_initial,
-        "n_clusters": tree.n_clusters,
-        "n_unclear": _n_unclear(tree.reviewed),
         "sentences": [sentence for sentence in sentences if sentence is not None],
         "cards": [
             (f"{tree.n_initial:,} → {after}", "clusters"),
@@ -259,21 +232,6 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
             (f"{_n_unclear(tree.reviewed):,}", "unclear pairs"),
         ],
     }
-
-
-def look_first(view: View, pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The first unclear pairs in words, or the least certain pair, with its place in the review."""
-    names = view.tree.cluster_ids.tolist()
-    clusters = [[names[i] for leaf in node for i in view.members[leaf]] for node in view.leaves_in]
-    return [
-        {
-            "index": index,
-            "about": f"{pair['verdict']}, {pair['done']}",
-            "sides": [group(clusters[pair[side]]) for side in ("left", "right")],
-        }
-        for index, pair in enumerate(pairs[:N_FIRST])
-        if pair["verdict"] == UNCLEAR or index == 0
-    ]
 
 
 # --- the tree and the data ------------------------------------------------------------------------
@@ -369,17 +327,6 @@ def feature_section(view: View, kept: Kept) -> dict[str, Any] | None:
     }
 
 
-def edge_section(view: View, kept: Kept) -> dict[str, Any] | None:
-    """Number of edges between leaves in the neighbour graph."""
-    if not len(kept.edges):
-        return None
-    left, right = np.sort(view.leaf_of[kept.edge_pairs], axis=1).T
-    outside = left < right
-    place, pair = np.unique((len(view.leaves) * left + right)[outside], return_inverse=True)
-    totals = np.bincount(pair, kept.edges[outside], len(place))
-    return {"place": packed(place, np.uint32), "count": packed(totals, np.uint32)}
-
-
 def label_section(
     view: View, clusters: Index | None, row_ids: NDArray[Any] | None
 ) -> dict[str, Any] | None:
@@ -389,8 +336,6 @@ def label_section(
     ids = None if row_ids is None else [str(one) for one in row_ids.tolist()]
     if ids == [str(row) for row in range(len(clusters))]:
         ids = None
-    if sum(map(len, ids or ())) > LONGEST_IDS:
-        return None
     return {"cluster": packed(clusters, np.int32), "ids": ids, "leaf": view.leaf_of.tolist()}
 
 

@@ -7,7 +7,6 @@ class Page {
     this.count = null; // null is the cut of the result
     this.zoom = this.whole();
     this.waiting = new Set();
-    this.edges = this.edgeCounts();
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.exemplars = new Exemplars(this);
     this.features = new Features(this);
@@ -35,12 +34,6 @@ class Page {
     tree.order.forEach((leaf, place) => { tree.place[leaf] = place; });
     tree.firstStep = tree.n_initial - leaves;
     return tree;
-  }
-
-  edgeCounts() {
-    if (this.data.edges === null) return null;
-    const [place, count] = ["place", "count"].map((name) => unpack(this.data.edges[name], Uint32Array));
-    return new Map(Array.from(place, (pair, i) => [pair, count[i]]));
   }
 
   // The cut ---------------------------------------------------------------------------------
@@ -136,12 +129,9 @@ class Page {
     const side = (leaf) => `${leafName(tree, leaf)} (${counted(tree.sizes[leaf], "observation")})`;
     const tvd = matrix.value(matrix.tvd, a, b);
     const low = matrix.low === null ? null : matrix.value(matrix.low, a, b);
-    const n = tree.names.length;
-    const found = this.edges?.get(Math.min(a, b) * n + Math.max(a, b)) ?? 0;
-    const edges = this.edges === null ? "" : ` ${counted(found, "edge")} between neighbours.`;
     const step = joinedAt(tree, a, b);
     const together = this.cut.group[a] === this.cut.group[b] ? "in one new cluster" : "in different new clusters";
-    return `${side(a)} and ${side(b)}. ${tvdAtLeast(tvd, low)}.${edges} `
+    return `${side(a)} and ${side(b)}. ${tvdAtLeast(tvd, low)}. `
       + `They are ${together}; the tree joins them at step ${tree.firstStep + step} (verdict: ${tree.merges[step].verdict}).`;
   }
 

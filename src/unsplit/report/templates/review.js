@@ -1,5 +1,7 @@
 // Review: one pair at a time, answers, what they change, undo and export.
 
+// How many unclear pairs the first paragraph names.
+const N_FIRST = 3;
 const KEYS = { s: "same", d: "different", k: "skip" };
 
 class Review {
@@ -12,9 +14,6 @@ class Review {
     byId("export").addEventListener("click", () => this.export());
     byId("clear").addEventListener("click", () => this.change(this.answers.length > 0 ? [] : page.given));
     document.addEventListener("keydown", (event) => this.key(event));
-    for (const link of document.querySelectorAll("[data-pair]")) {
-      link.addEventListener("click", () => this.show(Number(link.dataset.pair), true));
-    }
     this.introduce();
   }
 
@@ -26,6 +25,11 @@ class Review {
     byId("review-intro").textContent = this.pairs.length === 0
       ? "There is no pair to review."
       : `Do these two belong together? ${urgent}${first} Your answers stay in this browser.`;
+    if (this.pairs.length > 0) byId("look-title").textContent = unclear > 0 ? "Look first at:" : "The least certain decision:";
+    byId("look").append(...this.pairs.slice(0, Math.max(1, Math.min(N_FIRST, unclear))).map((pair, index) => element("li", null,
+      element("a", { href: "#review", onclick: () => this.show(index, true) },
+        ["left", "right"].map((side) => nodeName(this.page.tree, pair[side])).join(" and ")),
+      ` (${pair.verdict}, ${pair.done})`)));
     byId("answers-box").hidden = this.pairs.length === 0;
     byId("card").hidden = this.pairs.length === 0;
   }
