@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import leaves_list
 
-from tests.plot_cases import random_matrix, random_tree, wedges
+from tests.plot_cases import random_matrix, random_tree
 from unsplit import plots
 from unsplit.errors import InputError
 from unsplit.pairwise.result import PairwiseTVD
@@ -53,7 +53,7 @@ def test_a_matrix_outside_zero_and_one_is_refused(factor, got):
 def test_distances_outline_every_new_cluster_of_more_than_one():
     tree = random_tree(30, 22)
     ax = plots.distances(tree, random_matrix(30))
-    squares = [path.get_extents() for path in wedges(ax).get_paths()]
+    squares = [line.get_path().get_extents() for line in ax.lines]
     sizes = np.bincount(tree.groups)
     assert sorted(round(s.width) for s in squares) == sorted(sizes[sizes > 1])
     groups = tree.groups[leaves_list(tree.linkage)]

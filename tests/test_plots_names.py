@@ -24,7 +24,7 @@ def boxes(labels):
 
 def overlaps(ax, side):
     """How many neighbouring tick labels touch."""
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     labels = ax.get_xticklabels() if side == "x" else ax.get_yticklabels()
     return sum(a.overlaps(b) for a, b in pairwise(boxes(labels)))
 
@@ -51,7 +51,7 @@ def merged_clusters(tree):
 def drawn_at(ax, dpi):
     """Draw with this many dots per inch, as saving a figure does."""
     ax.figure.set_dpi(dpi)
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
 
 
 LARGE = pytest.param(1000, 890, 150, marks=pytest.mark.slow)
@@ -119,7 +119,7 @@ def test_every_statistic_is_explained(statistic):
 def test_where_room_is_short_the_largest_merged_clusters_are_named():
     tree = random_tree(200, 120)
     ax = plots.dendrogram(tree, matplotlib.figure.Figure(figsize=(5, 2)).add_subplot())
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     n_merged, sizes = len(merged_clusters(tree)), np.bincount(tree.groups)
     named = [int(text.get_text().split(":")[0]) for text in ax.texts]
     assert 3 < len(named) < n_merged
@@ -150,10 +150,10 @@ def test_a_dollar_in_a_name_is_no_formula():
     names = [r"$\frac$", "$5", "a\nb", r"\alpha$^$", "_x_"]
     tree = random_tree(5, 2, names=names)
     ax = plots.dendrogram(tree)
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     assert {label.get_text() for label in ax.get_yticklabels()} == {*names, "a b"} - {"a\nb"}
-    plots.distances(tree, random_matrix(5)).figure.canvas.draw()
-    plots.merge_curve(tree).figure.canvas.draw()
+    plots.distances(tree, random_matrix(5)).figure.draw_without_rendering()
+    plots.merge_curve(tree).figure.draw_without_rendering()
 
 
 @given(st.text(max_size=60))

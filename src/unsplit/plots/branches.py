@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from scipy.cluster import hierarchy
 
-from unsplit._typing import Index
 from unsplit.errors import check_whole
 from unsplit.merging.review import members_of_nodes
 from unsplit.merging.tree import MergeTree
@@ -79,10 +78,14 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = Non
     at_leaf = np.array(found["dcoord"]) == 0
     heights[at_leaf] = node_heights[leaves[rows[at_leaf].astype(np.int64)]]
     # Grey first, so that coloured branches stay visible where two share a height.
-    order = np.argsort(clusters[branches], kind="stable")
-    _draw_branches(ax, np.stack([heights, rows], axis=2)[order], look[branches[order]])
-    folded = np.flatnonzero(n_members > 1)
-    _draw_wedges(ax, base, folded, node_heights[leaves[folded]], look[leaves[folded]])
+    width = 1.4 if n_leaves <= 100 else 0.9
+    for i in np.argsort(clusters[branches], kind="stable"):
+        drawn = {"color": look[branches[i]], "linewidth": width, "solid_joinstyle": "miter"}
+        ax.plot(heights[i], rows[i], **drawn)
+    for row, leaf in enumerate(leaves):
+        if leaf >= k:  # with an edge, or the tip would be too thin to see
+            wedge = [base, node_heights[leaf], base], [row - 0.4, row, row + 0.4]
+            ax.fill(*wedge, color=look[leaf], linewidth=0.8, zorder=2)
     room = 0.04 * (node_heights.max() - base)
     ax.set(xlim=(node_heights.max() + room, base), ylim=(n_leaves - 0.3, -0.7))
     _mark_cut(ax, tree)
@@ -90,26 +93,6 @@ def dendrogram(tree: MergeTree, ax: Any = None, *, most_leaves: int | None = Non
     names = [style.node_name(tree, members[leaf]) for leaf in leaves]
     style.write_names(ax, tree, names, "y", groups, list(colours.values()))
     return ax
-
-
-def _draw_branches(ax: Any, lines: style.Floats, colours: Any) -> None:
-    from matplotlib.collections import LineCollection
-
-    width = 1.4 if len(lines) < 100 else 0.9
-    look: dict[str, Any] = {"linewidths": width, "joinstyle": "miter", "zorder": 2}
-    ax.add_collection(LineCollection(list(lines), colors=colours, **look))
-
-
-def _draw_wedges(ax: Any, base: float, rows: Index, tips: style.Floats, colours: Any) -> None:
-    from matplotlib.collections import PolyCollection
-
-    wedges = [
-        [(base, row - 0.4), (tip, row), (base, row + 0.4)]
-        for row, tip in zip(rows.tolist(), tips.tolist(), strict=True)
-    ]
-    # Without an edge the tips would be too thin to see.
-    look: dict[str, Any] = {"facecolors": colours, "edgecolors": colours, "linewidths": 0.8}
-    ax.add_collection(PolyCollection(wedges, zorder=2, **look))
 
 
 def _mark_cut(ax: Any, tree: MergeTree) -> None:
@@ -126,12 +109,11 @@ def _label(ax: Any, tree: MergeTree, n_folded: int, several: bool) -> None:
     ax.yaxis.tick_right()
     title = f"{tree.n_initial:,} clusters merged into {tree.n_clusters:,}"
     ax.set_title(title, loc="left", fontsize=11, color=style.INK)
-    notes = []
-    if not tree.taken[n_folded:].all():
-        notes.append("grey lines: merges that were not made")
-    if n_folded:
-        notes.append(f"wedges: the first {n_folded:,} merges")
-    if several:
-        notes.append("grey wedges: several new clusters")
-    label = f"{style.axis_label(tree.statistic)}\n{'; '.join(notes)}".strip()
+    notes = {
+        "grey lines: merges that were not made": not tree.taken[n_folded:].all(),
+        f"wedges: the first {n_folded:,} merges": n_folded > 0,
+        "grey wedges: several new clusters": several,
+    }
+    shown = "; ".join(note for note, applies in notes.items() if applies)
+    label = f"{style.axis_label(tree.statistic)}\n{shown}".strip()
     ax.set_xlabel(label, color=style.INK, loc="left")

@@ -10,10 +10,6 @@ from unsplit.plots import style
 
 # Up to this many merges, a line helps to follow them one by one.
 FEW_MERGES = 60
-LOOKS: dict[bool, Any] = {
-    True: {"marker": "o", "markersize": 3.3, "markeredgewidth": 0, "linewidth": 1.2},
-    False: {"marker": "o", "markersize": 2.0, "markeredgewidth": 0, "linestyle": ""},
-}
 
 
 def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
@@ -59,8 +55,9 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
         ax.set_ylim(min(statistic.min(), 0) - 0.02, max(statistic.max(), 1) + 0.02)
     if not np.array_equal(tvd, statistic):
         curves[label] = statistic
+    dots, size = ("o-", 3) if n <= FEW_MERGES else ("o", 1.5)
     for colour, (name, values) in zip(style.COLOURS, curves.items(), strict=False):
-        ax.plot(n_left, values, label=name, color=colour, **LOOKS[n <= FEW_MERGES])
+        ax.plot(n_left, values, dots, label=name, color=colour, markersize=size, linewidth=1.2)
     if len(curves) == 2:
         label = f"distance between the two merged clusters: {style.ENDS}"
     ax.set_ylabel(label.replace(": ", "\n"), color=style.INK)

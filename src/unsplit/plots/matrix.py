@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unsplit._typing import Index
 from unsplit.errors import InputError, numeric_array
 from unsplit.merging.review import members_of_nodes
 from unsplit.merging.tree import MergeTree
@@ -57,7 +56,10 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     room = 0.07 * max(len(style.short_name(name)) for name in names)
     ax = style.axes_or_new(ax, side + room + 3.2, side + room)
     image = ax.imshow(matrix[np.ix_(order, order)], cmap="magma", vmin=lowest, vmax=1)
-    _outline(ax, groups)
+    for first, last in groups[:, 1:].tolist():
+        a, b = first - 0.5, last + 0.5
+        thick = 1.6 if len(groups) <= 100 else 0.8
+        ax.plot([a, b, b, a, a], [a, a, b, b, a], color=OUTLINE, linewidth=thick)
     style.clean(ax)
     ax.set_xlabel("initial clusters, in the order of the dendrogram", color=style.INK, loc="left")
     ax.set_ylabel("initial clusters, in the same order", color=style.INK)
@@ -98,13 +100,3 @@ def matrix_of(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float
             "possible one."
         )
     return matrix
-
-
-def _outline(ax: Any, groups: Index) -> None:
-    from matplotlib.collections import PolyCollection
-
-    ends = [(a - 0.5, b + 0.5) for _, a, b in groups.tolist()]
-    squares = [[(a, a), (b, a), (b, b), (a, b)] for a, b in ends]
-    thin = len(ends) > 100
-    look: dict[str, Any] = {"facecolors": "none", "edgecolors": OUTLINE}
-    ax.add_collection(PolyCollection(squares, linewidths=0.8 if thin else 1.6, **look))

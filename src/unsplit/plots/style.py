@@ -114,13 +114,10 @@ def axes_or_new(ax: Any, width: float, height: float) -> Any:
             raise InputError(f"ax must be matplotlib Axes or None, got {shown(ax)}.")
         return ax
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError("figures need matplotlib: pip install unsplit[figures]") from None
-    figure = Figure(figsize=(width, height), layout="compressed")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot()
+    return Figure(figsize=(width, height), layout="compressed").add_subplot()
 
 
 def check_tree(tree: object) -> None:

@@ -202,11 +202,8 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     tree, kept = content.tree, content.kept
     view = View(tree, most_leaves)
     estimate = _estimate(content.distances)
-    if estimate is not None and estimate.has_scores and not len(kept.borders):
-        kept = sections.with_borders(kept, view, estimate)
     noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
     noise = noise if estimate is None else estimate.n_noise
-    review = sections.review_section(view, kept)
     given = content.distances
     matrix = None if given is None else matrix_of(tree, given)
     return _rendered(
@@ -217,9 +214,9 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
             "picture": sections.picture_section(view, kept),
             "exemplars": sections.exemplar_section(view, kept),
             "features": sections.feature_section(view, kept),
-            "review": review,
+            "review": sections.review_section(view, estimate),
             "labels": sections.label_section(view, content.clusters, content.row_ids),
-            "training": sections.training_section(estimate),
+            "training": sections.training_words(estimate),
             "about": _about(tree) | dict(content.about),
         }
     )
@@ -249,6 +246,7 @@ def _rendered(data: Mapping[str, Any]) -> Report:
     page = template.render(
         answer=data["answer"],
         about=data["about"],
+        training=data["training"],
         data=htmlsafe_json_dumps(plain_values(data), separators=(",", ":"), allow_nan=False),
         style=Markup(_text("page.css")),
         script=Markup(script),

@@ -32,11 +32,9 @@ from unsplit.pairwise.result import PairwiseTVD
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
-FORMAT = "unsplit.Kept/2"
+FORMAT = "unsplit.Kept/3"
 NAME = "report.npz"
 
-# What is not zero in single precision.
-TINY = float(np.finfo(np.float32).tiny)
 # Exemplars of each cluster, and of all clusters together.
 PER_CLUSTER = 6
 MOST_TILES = 2_400
@@ -98,7 +96,7 @@ class Source:
 
 def _kept_arrays(k: int) -> dict[str, Array]:
     """What is kept of k clusters, as it must be in a file."""
-    clusters, nodes = (0, k - 1), (0, 2 * k - 2)
+    clusters = (0, k - 1)
     return {
         # Where observations are drawn, the initial cluster of each, and how the picture was made.
         "picture_xy": Array("f4", ("m", 2), -FINITE, FINITE),
@@ -113,11 +111,6 @@ def _kept_arrays(k: int) -> dict[str, Array]:
         "feature_names": Array("U", ("f",)),
         "means": Array("f4", (k, "f"), -FINITE, FINITE),
         "spread": Array("f4", ("f",), -FINITE, FINITE),
-        # Pairs of nodes of the tree that can be reviewed; how many held-out observations of both
-        # sides have which difference of scores; and the largest difference that is shown.
-        "border_pairs": Array("i8", ("p", 2), *nodes),
-        "borders": Array("i8", ("p", 2, "bars"), 0, LARGEST),
-        "border_reach": Array("f4", ("p",), TINY, FINITE),
     }
 
 

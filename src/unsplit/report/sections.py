@@ -2,7 +2,7 @@
 
 import base64
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +45,7 @@ SHEET_COLUMNS = 40
 STEPS = 65_534
 
 WORDS = ("verdict", "stage", "why")
-NUMBERS = ("tvd", "low", "p_adjusted", "edges", "times_chance", "strength", "stability")
+NUMBERS = ("tvd", "low", "p_adjusted", "edges", "times_chance", "stability")
 
 
 # --- the leaves that are drawn --------------------------------------------------------------------
@@ -73,7 +73,8 @@ class View:
 
     def __init__(self, tree: MergeTree, most: int = MOST_LEAVES) -> None:
         self.tree = tree
-        k, inside = tree.n_initial, members_of_nodes(tree.merges, tree.n_initial)
+        k = tree.n_initial
+        self.inside = inside = members_of_nodes(tree.merges, k)
         # Steps of the whole tree that are drawn, and its nodes that are the leaves.
         self.steps, roots = _unfolded(tree, most)
         self.leaves = sorted(roots, key=lambda node: min(inside[node]))
@@ -83,36 +84,29 @@ class View:
         for leaf, members in enumerate(self.members):
             self.leaf_of[members] = leaf
         self.sizes = np.bincount(self.leaf_of, tree.sizes).astype(np.int64)
-        self.weights = tree.sizes / self.sizes[self.leaf_of]  # of each cluster in its leaf
+        # Of each cluster in its leaf: multiplied by values of clusters, it makes means of leaves.
+        weights, place = tree.sizes / self.sizes[self.leaf_of], (self.leaf_of, np.arange(k))
+        self.mean = scipy.sparse.csr_array((weights, place), (len(self.leaves), k))
         drawn = [*self.leaves, *(k + step for step in self.steps)]
         self.nodes = {node: number for number, node in enumerate(drawn)}
-        self.merges = [self._renamed(tree.merges[step]) for step in self.steps]
+        self.merges = [self.renamed(tree.merges[step]) for step in self.steps]
         self.leaves_in = members_of_nodes(self.merges, len(self.leaves))
+        # Pairs to review are those whose two sides are nodes of this view.
+        self.reviewed = [
+            row for row in tree.reviewed if {row.pair.left, row.pair.right} <= self.nodes.keys()
+        ][:MOST_PAIRS]
 
-    def visible(self, rows: Iterable[Row]) -> list[tuple[Row, Row]]:
-        """Those pairs whose two sides are nodes of this view, each as it is and renumbered."""
-        return [
-            (row, replace(row, pair=self._renamed(row.pair), step=self._drawn(row.step)))
-            for row in rows
-            if row.pair.left in self.nodes and row.pair.right in self.nodes
-        ]
+    def renamed(self, merge: Merge) -> Merge:
+        """A merge or pair of the tree with the numbers of its nodes in this view."""
+        return replace(merge, left=self.nodes[merge.left], right=self.nodes[merge.right])
 
     def averaged(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
         """Distances between leaves: means over their clusters, weighted by size."""
         if not self.folded:
             return matrix
-        place = (self.leaf_of, np.arange(len(matrix)))
-        mean = scipy.sparse.csr_array((self.weights, place), (len(self.leaves), len(matrix)))
-        found = np.asarray(mean @ (mean @ np.nan_to_num(matrix, nan=1.0)).T)
+        found = np.asarray(self.mean @ (self.mean @ np.nan_to_num(matrix, nan=1.0)).T)
         np.fill_diagonal(found, 0.0)
         return found
-
-    def _renamed(self, merge: Merge) -> Merge:
-        return replace(merge, left=self.nodes[merge.left], right=self.nodes[merge.right])
-
-    def _drawn(self, step: int | None) -> int | None:
-        k = self.tree.n_initial
-        return None if step is None else self.nodes[k + step] - len(self.leaves)
 
 
 def _unfolded(tree: MergeTree, most: int) -> tuple[list[int], list[int]]:
@@ -318,11 +312,10 @@ def feature_section(view: View, kept: Kept) -> dict[str, Any] | None:
     """Means of the features that differ most, in units of their spread within clusters."""
     if not len(kept.feature_names):
         return None
-    means = np.zeros((len(view.leaves), len(kept.feature_names)))
-    np.add.at(means, view.leaf_of, view.weights[:, None] * kept.means)
+    means = (view.mean @ kept.means.astype(np.float64)).tolist()
     return {
         "names": kept.feature_names.tolist(),
-        "means": [[rounded(value) for value in row] for row in means.tolist()],
+        "means": [[rounded(value) for value in row] for row in means],
         "spread": [rounded(value) for value in kept.spread.tolist()],
     }
 
@@ -339,34 +332,34 @@ def label_section(
     return {"cluster": packed(clusters, np.int32), "ids": ids, "leaf": view.leaf_of.tolist()}
 
 
-def training_section(distances: PairwiseTVD | None) -> dict[str, Any] | None:
-    """Loss and held-out accuracy of every epoch."""
+def training_words(distances: PairwiseTVD | None) -> str:
+    """How loss and held-out accuracy changed; nothing without training."""
     history = None if distances is None else distances.history
     if history is None or not len(history.epoch):
-        return None
-    return {
-        "epoch": history.epoch.tolist(),
-        "loss": [rounded(value) for value in history.loss.tolist()],
-        "accuracy": [rounded(value) for value in history.accuracy.tolist()],
-        "kept": history.kept_epoch.tolist(),
-    }
+        return ""
+    ends = {}
+    for name in ("loss", "accuracy"):
+        known = getattr(history, name)[np.isfinite(getattr(history, name))]
+        ends[name] = f"{known[0]:.3f} → {known[-1]:.3f}" if len(known) else "unknown"
+    epochs = ", ".join(str(epoch + 1) for epoch in history.kept_epoch.tolist())
+    return (
+        f"{counted(len(history.epoch), 'epoch')}: training loss {ends['loss']}, held-out accuracy "
+        f"{ends['accuracy']}; networks of epoch {epochs} were kept."
+    )
 
 
 # --- pairs to review ------------------------------------------------------------------------------
 
 
-def review_section(view: View, kept: Kept) -> dict[str, Any]:
+def review_section(view: View, distances: PairwiseTVD | None) -> dict[str, Any]:
     """Pairs to review, the most urgent first, with the scores at the border of each."""
-    known = {(a, b): place for place, (a, b) in enumerate(kept.border_pairs.tolist())}
     entries = []
-    for row, drawn in view.visible(view.tree.reviewed)[:MOST_PAIRS]:
-        entry = merge_entry(drawn.pair) | {"done": row.done, "step": drawn.step}
-        entry |= {"size_left": row.pair.size_left, "size_right": row.pair.size_right}
-        place = known.get((row.pair.left, row.pair.right))
-        if place is not None:
-            left, right = kept.borders[place].tolist()
-            reach = rounded(float(kept.border_reach[place]))
-            entry["border"] = {"reach": reach, "left": left, "right": right}
+    for row in view.reviewed:
+        pair = row.pair
+        entry = merge_entry(view.renamed(pair)) | {"done": row.done, "border": None}
+        entry |= {"size_left": pair.size_left, "size_right": pair.size_right}
+        if distances is not None and distances.has_scores:
+            entry["border"] = border(distances, view.inside[pair.left], view.inside[pair.right])
         entries.append(entry)
     given = _given_answers(view, entries)
     return {"pairs": entries, "n_pairs": len(view.tree.reviewed), "given": given}
@@ -388,31 +381,14 @@ def _given_answers(view: View, pairs: Sequence[Mapping[str, Any]]) -> list[dict[
     return found
 
 
-def with_borders(kept: Kept, view: View, distances: PairwiseTVD) -> Kept:
-    """Add how the scores differ at the border of every pair that can be reviewed."""
-    members = members_of_nodes(view.tree.merges, view.tree.n_initial)
-    found = []
-    for row, _ in view.visible(view.tree.reviewed)[:MOST_PAIRS]:
-        sides = (row.pair.left, row.pair.right)
-        bars, reach = border(distances, *(members[node] for node in sides))
-        if bars.any():
-            found.append((sides, bars, reach))
-    if not found:
-        return kept
-    pairs, bars_of, reaches = (np.array(part) for part in zip(*found, strict=True))
-    reaches = reaches.astype(np.float32)
-    return Kept(**vars(kept) | {"border_pairs": pairs, "borders": bars_of, "border_reach": reaches})
-
-
 def border(
     distances: PairwiseTVD, left: Sequence[int], right: Sequence[int]
-) -> tuple[Index, float]:
+) -> dict[str, list[int]] | None:
     """Count the differences of the two scores of held-out observations of two unions of clusters.
 
     Observations of the left side should lie right of zero, and those of the right side left of it;
-    two heaps that lie on each other are clusters that the network cannot tell apart.  Returns the
-    counts of both sides, all zero if one has no held-out observation, and the largest difference
-    that is shown.
+    two heaps that lie on each other are clusters that the network cannot tell apart.  None if one
+    side has no held-out observation.
     """
     scores = distances.scores
     found = []
@@ -423,8 +399,8 @@ def border(
             difference = z[:, 0] - z[:, 1]
         found.append(difference[np.isfinite(difference)])
     if not all(map(len, found)):
-        return np.zeros((2, BARS), np.int64), 1.0
+        return None
     reach = float(np.quantile(np.abs(np.concatenate(found)), 0.98)) or 1.0
     limits = (-reach, reach)
-    bars = [np.histogram(np.clip(part, *limits), BARS, limits)[0] for part in found]
-    return np.stack(bars).astype(np.int64), reach
+    bars = [np.histogram(np.clip(part, *limits), BARS, limits)[0].tolist() for part in found]
+    return dict(zip(("left", "right"), bars, strict=True))

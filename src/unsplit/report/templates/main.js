@@ -21,7 +21,6 @@ class Page {
     this.mergeList = new MergeList(this);
     this.review = new Review(this);
     this.downloads = new Downloads(this);
-    this.training();
     this.listen();
     this.update();
   }
@@ -244,30 +243,6 @@ class Page {
     button.textContent = name === "dark" ? "Light" : "Dark";
     button.setAttribute("aria-pressed", String(name === "dark"));
     button.setAttribute("aria-label", name === "dark" ? "Light colours" : "Dark colours");
-  }
-
-  training() {
-    const data = this.data.training;
-    if (data === null) return;
-    const [width, height] = [340, 110];
-    const line = (values, dash) => {
-      const known = values.filter((value) => value !== null);
-      const [low, high] = [Math.min(...known), Math.max(...known)];
-      const points = values.flatMap((value, i) => (value === null ? [] : [
-        `${(30 + ((width - 40) * i) / Math.max(values.length - 1, 1)).toFixed(1)},`
-        + `${(height - 10 - ((height - 30) * (value - low)) / (high - low || 1)).toFixed(1)}`]));
-      return drawing("polyline", { points: points.join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.8, "stroke-dasharray": dash });
-    };
-    const range = (values) => {
-      const known = values.filter((value) => value !== null);
-      return known.length ? `${plain(known[0], 3)} → ${plain(known.at(-1), 3)}` : "unknown";
-    };
-    const text = `${counted(data.epoch.length, "epoch")}: training loss ${range(data.loss)} (dashed), `
-      + `held-out accuracy ${range(data.accuracy)} (solid); networks of epoch ${data.kept.map((e) => e + 1).join(", ")} were kept.`;
-    const box = byId("training");
-    box.hidden = false;
-    box.append(element("h3", null, "Training"), element("p", null, text),
-      drawing("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Training curves" }, line(data.loss, "5 3"), line(data.accuracy, "none")));
   }
 
   listen() {

@@ -156,7 +156,7 @@ class Review {
 
   /** How the network scores both sides: two heaps apart are different, one heap is the same. */
   border(pair) {
-    if (!pair.border) return null;
+    if (pair.border === null) return null;
     const { left, right } = pair.border;
     // Each side has its own scale, so that a small one can be seen beside a large one.
     const bars = (counts, up, look) => counts.map((count, i) => {
