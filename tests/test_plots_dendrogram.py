@@ -146,7 +146,7 @@ def test_folded_leaves_hold_what_was_merged_first(n_taken):
     members = [set(inside) for inside in members_of_nodes(tree.merges, 40)]
     inside = [(row, set(m.tolist())) for row, m in enumerate(folded) if len(m) > 1]
     tips = [(tree.linkage[members.index(one) - 40, 2], row) for row, one in inside]
-    assert [tuple(wedge.get_xy()[1]) for wedge in ax.patches] == pytest.approx(tips)
+    np.testing.assert_allclose([wedge.get_xy()[1] for wedge in ax.patches], tips)
     several = [not tree.taken[members.index(one) - 40] for _, one in inside]
     assert [wedge.get_facecolor() == to_rgba(GREY) for wedge in ax.patches] == several
 
