@@ -301,7 +301,6 @@ def exemplar_section(view: View, kept: Kept) -> dict[str, Any] | None:
         "kind": kept.tile_kind,
         "src": png(sheet(kept.tiles[order], SHEET_COLUMNS)),
         "columns": SHEET_COLUMNS,
-        "n": len(order),
         "height": kept.tiles.shape[1],
         "width": kept.tiles.shape[2],
         "counts": [len(part) for part in chosen],

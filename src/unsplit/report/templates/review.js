@@ -39,11 +39,7 @@ class Review {
     const { given } = this.page;
     try {
       const found = JSON.parse(localStorage.getItem(this.store));
-      if (found === null) return given;
-      return found.flatMap((one) => {
-        if (one.given !== undefined) return given[one.given] ?? [];
-        return this.pairs[one.pair] !== undefined && one.answer in { same: 1, different: 1 } ? this.answer(one.pair, one.answer) : [];
-      });
+      return found?.map((one) => given[one.given] ?? this.answer(one.pair, one.answer)) ?? given;
     } catch {
       return given;
     }
@@ -164,7 +160,7 @@ class Review {
       return drawing("rect", { x: i + 0.08, width: 0.84, y: up ? 50 - height : 51, height, ...look });
     });
     const overlap = left.reduce((sum, _, i) => sum + Math.min(left[i], right[i]), 0);
-    const label = `Score differences across the border: ${overlap === 0 ? "the two sides do not overlap" : "the two sides overlap"}.`;
+    const label = `Score differences across the border: the two sides ${overlap === 0 ? "do not overlap" : "overlap"}.`;
     return element("figure", null,
       element("figcaption", { class: "quiet" }, "Score differences of held-out observations, the left side above and the right side below. "
         + "Heaps that lie apart can be told apart; heaps over each other cannot."),
