@@ -336,7 +336,7 @@ def test_pairs_that_may_be_equal_are_estimated(n_equal):
 
 def test_small_clusters_that_differ_are_not_merged_for_want_of_power():
     rng = np.random.default_rng(0)
-    centres = 6 * rng.normal(size=(20, 10))
-    X = np.repeat(centres, 20, axis=0) + rng.normal(size=(400, 10))
-    merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=np.arange(400) // 10)
-    assert (merger.tree_.groups.reshape(20, 2) == np.arange(20)[:, None]).all()
+    centres = 6 * rng.normal(size=(10, 10))
+    X = np.repeat(centres, 20, axis=0) + rng.normal(size=(200, 10))
+    merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=np.arange(200) // 10)
+    assert (merger.tree_.groups.reshape(10, 2) == np.arange(10)[:, None]).all()
