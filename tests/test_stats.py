@@ -140,6 +140,11 @@ def test_errors_grow_with_the_folds_only_where_clusters_cannot_be_told_apart():
     for hits, factor in ((0.5, np.sqrt(stats.CROSSFIT_VARIANCE)), (1.0, 1.0)):
         one, five = (stats.tvd_stderr(rates(hits, hits), n, n_folds)[0, 1] for n_folds in (1, 5))
         assert five == pytest.approx(factor * one)
+        widths = [
+            np.diff(stats.accuracy_interval(rates(hits, hits), n, 0.95, n_folds), axis=0)[0, 0, 1]
+            for n_folds in (1, 5)
+        ]
+        assert widths[1] == pytest.approx(factor * widths[0])
 
 
 def test_stderr_is_symmetric_when_sizes_and_rates_are_not():
