@@ -14,7 +14,7 @@ from unsplit.datasets import gaussians
 from unsplit.errors import InputError
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network, recipe_for
-from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
+from unsplit.networks.training.group import Fold, Group, can_be_stacked
 from unsplit.networks.training.loop import TrainConfig, Training
 from unsplit.pairwise.folds import crossfit_folds
 from unsplit.pairwise.heldout_scores import heldout_scores
@@ -129,12 +129,11 @@ def test_other_things_learned_on_the_way_are_kept():
 # One alone and several stacked
 
 
-@pytest.mark.parametrize("group_type", [Group, Stacked])
-def test_one_network_alone_is_asked_like_several_stacked(group_type):
+@pytest.mark.parametrize("n", [1, 3])
+def test_one_network_alone_is_asked_like_several_stacked(n):
     rows, y, folds = problem()
-    n = 1 if group_type is Group else 3
     networks = networks_of("mlp", rows, folds[:n])
-    group = group_type(networks, folds[:n], 1e-3, 0.0)
+    group = Group(networks, folds[:n], 1e-3, 0.0)
     before = copy.deepcopy(networks[0].state_dict())
     rng = np.random.default_rng(0)
     batches = torch.from_numpy(np.stack([rng.choice(f.train, (10, 32)) for f in folds[:n]], 1))
@@ -204,8 +203,8 @@ def test_other_data_than_vectors_are_not_stacked(X):
 # Loss that goes wrong
 
 
-@pytest.mark.parametrize("group_type", [Group, Stacked])
-def test_a_loss_that_is_no_number_is_reported(group_type):
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_loss_that_is_no_number_is_reported(n):
     class Breaks(nn.Module):
         """Well in eval mode, in which networks are tried."""
 
@@ -217,18 +216,16 @@ def test_a_loss_that_is_no_number_is_reported(group_type):
             return self.layer(x) / 0 if self.training else self.layer(x)
 
     rows, y, folds = problem()
-    networks = networks_of(Breaks, rows, folds[: 1 if group_type is Group else 2])
-    group = group_type(networks, folds[: len(networks)], 1e-3, 0.0)
-    batches = torch.from_numpy(
-        np.stack([np.resize(f.train, (3, 20)) for f in folds[: len(networks)]], 1)
-    )
+    networks = networks_of(Breaks, rows, folds[:n])
+    group = Group(networks, folds[:n], 1e-3, 0.0)
+    batches = torch.from_numpy(np.stack([np.resize(f.train, (3, 20)) for f in folds[:n]], 1))
     message = "the loss became nan within 3 steps .* extreme values, .* lower learning_rate"
     with pytest.raises(InputError, match=message):
         group.run(batches, rows, y, averaging=0.99)
 
 
-@pytest.mark.parametrize("group_type", [Group, Stacked])
-def test_a_score_that_is_no_number_is_no_miss(group_type):
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_score_that_is_no_number_is_no_miss(n):
     rows, y, folds = problem()
     row = folds[0].validation[5]
     odd = rows.take(torch.tensor([row]))
@@ -237,9 +234,8 @@ def test_a_score_that_is_no_number_is_no_miss(group_type):
         def forward(self, x):
             return torch.where((x == odd).all(dim=-1, keepdim=True), torch.nan, x)
 
-    n = 1 if group_type is Group else 3
     networks = [Network(Gap(), ScoreHead(2, 3)) for _ in range(n)]
-    group = group_type(networks, folds[:n], 1e-3, 0.0)
+    group = Group(networks, folds[:n], 1e-3, 0.0)
     message = f"NaN or infinity for observation {row}; check this row of X, or your own network"
     with pytest.raises(InputError, match=message):
         group.validation_accuracy(rows, y)

@@ -66,9 +66,7 @@ def trained_with(accuracies, folds, **settings):
         measure=lambda group: np.array(next(values)),
         epochs=len(accuracies),
     )
-    while not training.finished:
-        training.epoch()
-    return training.restore()
+    return training.run()
 
 
 # Fold 0 looks best after the second epoch, folds 1 and 2 after the third.
@@ -240,13 +238,13 @@ def test_averaged_networks_have_the_weights_that_are_tried(batch_folds):
     index = torch.arange(5)
     for group in training.groups:
         group.train(False)
-        index_of_all = group.shaped(index.expand(len(group.networks), -1))
         with torch.no_grad():
-            tried = group.scores(rows.take(index_of_all), of_mean=True)
+            x = rows.take(index.expand(len(group.networks), -1) if group.stacked else index)
+            trained = group.scores(x)
+            present = [network(rows.take(index)) for network in group.present]
             found = [network(rows.take(index)) for network in group.means]
-            present = [network(rows.take(index)) for network in group.networks]
-        torch.testing.assert_close(torch.stack(found).reshape(tried.shape), tried)
-        assert not torch.equal(torch.stack(present).reshape(tried.shape), tried)
+        torch.testing.assert_close(torch.stack(present).reshape(trained.shape), trained)
+        assert not torch.equal(torch.stack(found).reshape(trained.shape), trained)
 
 
 @pytest.mark.parametrize("batch_folds", [True, False])
@@ -291,10 +289,8 @@ def test_what_is_measured_can_be_chosen():
         np.random.default_rng(0),
         measure=lambda group: np.full(len(group.networks), next(values)),
     )
-    while not training.finished:
-        training.epoch()
+    assert training.run().kept_epoch.tolist() == [1, 1]
     assert [record.accuracy for record in training.records] == [0.6, 0.9, 0.7, 0.7]
-    assert training.restore().kept_epoch.tolist() == [1, 1]
 
 
 def test_folds_without_validation_rows_are_judged_by_the_rest():

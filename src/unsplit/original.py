@@ -291,7 +291,7 @@ class Accuracies:
 
     def _train(self, network: Network, fold: Fold, clusters: Index) -> None:
         """Until A no longer rises; the weights with the highest A are kept."""
-        training = Training(
+        Training(
             [network],
             self.rows,
             torch.from_numpy(clusters).to(self.rows.device),
@@ -300,10 +300,7 @@ class Accuracies:
             self.rng,
             epochs=self.settings.config().epochs,
             draw=every_row,
-        )
-        while not training.finished:
-            training.epoch()
-        training.restore()
+        ).run()
 
     def _network(self, fold: Fold, sizes: Index) -> Network:
         k, rows = len(sizes), self.rows

@@ -34,6 +34,9 @@ from unsplit.networks.chunked_kernel import KernelLogSumExp, KernelSums, usable
 CPU_BLOCK = 2**20
 GPU_BLOCK = 2**27
 
+# Weights that are moved at a time.
+MOVED_AT_ONCE = 2**24
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -388,3 +391,25 @@ def without_own(scores: Tensor, places: Tensor) -> Tensor:
 def wide_type(kind: torch.dtype) -> torch.dtype:
     """Type of sums: at least float32."""
     return torch.promote_types(kind, torch.float32)
+
+
+def move_rows_plainly(
+    weight: Tensor,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    betas: tuple[float, float],
+    corrections: tuple[float, float],
+    rate: float,
+    shrink: float,
+    eps: float,
+) -> None:
+    """What the kernel :func:`unsplit.networks.chunked_kernel.move_rows` does, in plain torch."""
+    n = max(1, MOVED_AT_ONCE // weight.shape[1])
+    for w, g, m, v in zip(*(x.split(n) for x in (weight, gradient, first, second)), strict=True):
+        norms = torch.linalg.vector_norm(g, dim=1, keepdim=True)
+        v.lerp_(norms.square_() / g.shape[1], 1 - betas[1])
+        mean = m.to(w.dtype).lerp_(g, 1 - betas[0])
+        m.copy_(mean)
+        scale = (v / corrections[1]).sqrt_().add_(eps)
+        w.mul_(shrink).sub_(mean.mul_(rate / corrections[0] / scale))

@@ -153,8 +153,7 @@ class Fitting(Group):
         rows: Rows,
         clusters: Tensor,
         averaging: float,
-        on_step: Callable[[], None] | None = None,
-        first: int = 0,
+        on_step: Callable[[int], None] | None = None,
     ) -> float:
         """Fit the classifier to all training rows, whatever the batches; its loss."""
         self.steps_taken += len(batches)
@@ -163,7 +162,7 @@ class Fitting(Group):
         own, x = clusters[places], rows.take(places)
         self.classifier.fit(self.before(x), own.cpu().numpy())
         if on_step is not None:
-            on_step()
+            on_step(len(batches))
         sizes = torch.bincount(own, minlength=self.head.n_clusters)
         with torch.no_grad():
             losses = self.head.loss_function(self.present[0](x), own)
