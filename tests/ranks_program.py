@@ -43,7 +43,7 @@ def run(case, rank, port):
         os.environ.update(where, RANK=str(rank), WORLD_SIZE=str(case["size"]))
         os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     if "form" in case:
-        Settings.is_sparse = lambda *_: case["form"] == "sparse"
+        Settings.is_sparse = lambda *_, **__: case["form"] == "sparse"
     if "kill" in case:
         checkpoint.EVERY = checkpoint.AT_MOST_ONE_IN = 0
         victim, left = case["kill"]

@@ -38,7 +38,6 @@ from unsplit.networks.training.group import Fold, Group, copy_into, tensors_of
 
 # How long a process waits for another that is alive: rank 0 may select a network meanwhile.
 PATIENCE = timedelta(days=1)
-LOST = 1  # the exit code after another process has ended
 
 
 @contextlib.contextmanager
@@ -57,11 +56,17 @@ def together(device: str | torch.device, kept: Callable[[], str]) -> Iterator[Ra
         return
     _join(choose_device(device))
     ranks, screen = Ranks(dist.get_rank(), dist.get_world_size()), sys.stderr
-    try:
-        with _as_one_of(ranks), computing_with(ranks):
+    with contextlib.ExitStack() as stack:
+        if ranks.rank:  # only rank 0 prints and is interrupted: when it ends, so do the others
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            nowhere = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+            stack.enter_context(contextlib.redirect_stderr(nowhere))
+        stack.enter_context(computing_with(ranks))
+        try:
             yield ranks
-    except BaseException as error:
-        _leave(error, ranks, screen, kept)
+        except BaseException as error:
+            _leave(error, ranks, screen, kept)
     dist.destroy_process_group()
 
 
@@ -80,47 +85,22 @@ def _join(where: torch.device) -> None:
     dist.init_process_group(backend, timeout=PATIENCE)
 
 
-class StoppedError(BaseException):
-    """torchrun ends this process, because another has ended or the run was interrupted."""
-
-
-def _stop(*_: object) -> NoReturn:
-    raise StoppedError
-
-
-@contextlib.contextmanager
-def _as_one_of(ranks: Ranks) -> Iterator[None]:
-    """Let only rank 0 print and be interrupted: when it ends, so do the others."""
-    with contextlib.ExitStack() as stack:
-        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _stop))
-        if ranks.rank:
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            stack.callback(signal.signal, signal.SIGINT, before)
-            nowhere = stack.enter_context(open(os.devnull, "w"))
-            stack.enter_context(contextlib.redirect_stdout(nowhere))
-            stack.enter_context(contextlib.redirect_stderr(nowhere))
-        yield
-
-
 def _leave(error: BaseException, ranks: Ranks, screen: Any, kept: Callable[[], str]) -> NoReturn:
     """End after an error, without waiting for the others; the first that has one says it."""
-    lost, code = is_lost(error), getattr(error, "exit_code", None)
-    if not lost and code is None and not isinstance(error, (ValueError, OSError)):
+    if is_lost(error):
+        error = InputError(
+            f"one of the {ranks.size} processes of this run has ended or was stopped, and the "
+            f"others cannot go on without it; {kept()}"
+        )
+    if not isinstance(error, (ValueError, OSError)) and not hasattr(error, "exit_code"):
         raise error
     if _is_first():
-        if ranks.rank == 0 and not lost:
+        if ranks.rank == 0:
             raise error  # it is said as in a run of one process
         sentence = str(getattr(error, "message", error))
-        if lost:
-            sentence = (
-                f"one of the {ranks.size} processes of this run has ended or was stopped, and the "
-                f"others cannot go on without it; {kept()}"
-            )
-        with contextlib.suppress(OSError):
-            screen.write(f"unsplit: {' '.join(sentence.split())}\n")
-    with contextlib.suppress(OSError):
+        screen.write(f"unsplit: {' '.join(sentence.split())}\n")
         screen.flush()
-    os._exit(LOST if lost else code or 2)
+    os._exit(2)
 
 
 def is_lost(error: BaseException) -> bool:
@@ -133,7 +113,7 @@ def is_lost(error: BaseException) -> bool:
     >>> is_lost(ValueError("x"))
     False
     """
-    if isinstance(error, (dist.DistError, ConnectionResetError, StoppedError)):
+    if isinstance(error, (dist.DistError, ConnectionResetError)):
         return True
     signs = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
