@@ -39,13 +39,13 @@ from unsplit.networks.network import (
     pairwise_logistic_loss,
 )
 from unsplit.networks.registry import (
+    BEST,
     Backbone,
     Recipe,
     build_network,
-    chooses,
-    is_fitted_once,
     is_users,
     recipe_for,
+    recipe_of,
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import (
@@ -134,7 +134,7 @@ def paper(
     check_choice("distance", distance, (*HEADS, "euclidean"))
     check_whole("n_clusters", n_clusters, 1)
     check_seed(random_state)
-    if chooses(backbone) or is_fitted_once(backbone):
+    if recipe_of(backbone).fitted_once or recipe_of(backbone).name == BEST:
         raise InputError(
             f"backbone {shown(backbone)} is no network, and the paper trains one; pass a network "
             'such as "mlp", or use pairwise_tvd, which takes classifiers.'

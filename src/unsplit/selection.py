@@ -36,11 +36,10 @@ from unsplit.errors import (
     shown,
 )
 from unsplit.networks.registry import (
+    BEST,
     Backbone,
-    chooses,
-    is_fitted_once,
+    recipe_of,
     refuse_for_classifiers,
-    wanted_kind,
 )
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import EpochRecord
@@ -81,8 +80,7 @@ class Candidate:
     training: TrainConfig = AS_USUAL
 
     def __post_init__(self) -> None:
-        wanted_kind(self.backbone)
-        if chooses(self.backbone):
+        if recipe_of(self.backbone).name == BEST:
             raise InputError('backbone "best" is itself a choice; name what to choose from.')
         check_type("training", self.training, TrainConfig, "pass unsplit.TrainConfig(...)")
         refuse_for_classifiers(self.backbone, self.training)
@@ -105,7 +103,7 @@ def usual_candidates(backbone: str = "auto") -> list[Candidate]:
     >>> [str(candidate) for candidate in usual_candidates("resnet18")][:2]
     ['resnet18', 'resnet18, learning_rate 0.0003']
     """
-    if is_fitted_once(backbone):
+    if recipe_of(backbone).fitted_once:
         return [Candidate(backbone), Candidate("mlp"), Candidate("single-layer")]
     return [
         Candidate(backbone),
@@ -451,7 +449,7 @@ def _with_reason(trial: Trial, best: Trial) -> Trial:
 
 def _trained_as(candidate: Candidate, training: TrainConfig) -> Candidate:
     """A candidate with the settings for all; those of networks suit no classifier."""
-    if is_fitted_once(candidate.backbone):
+    if recipe_of(candidate.backbone).fitted_once:
         return candidate
     return replace(candidate, training=candidate.training.over(training))
 
