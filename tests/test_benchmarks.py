@@ -146,7 +146,7 @@ def test_a_way_that_fails_is_reported_and_the_rest_goes_on(monkeypatch, capsys):
     assert "no such kernel" in capsys.readouterr().err
 
 
-def test_large_heads_are_compared_with_usual_ones(tmp_path, capsys):
+def test_large_heads_are_compared_with_usual_ones(tmp_path):
     path = tmp_path / "large.json"
     usual, large = large_head.main(["--clusters", "20", "--seeds", "1", "--write", str(path)])
     assert json.loads(path.read_text("utf-8")) == [usual, large]
@@ -154,8 +154,6 @@ def test_large_heads_are_compared_with_usual_ones(tmp_path, capsys):
     assert large["A"] == pytest.approx(usual["A"], abs=0.03)
     # What is treated as large is so only inside.
     assert group_module.LARGE_HEAD == network_module.LARGE_HEAD
-    large_head.main(["--draws", "100", "7"])
-    assert "round by round" in capsys.readouterr().out
 
 
 # --- The benchmark of photographs: its halves, and the table in the documentation ---

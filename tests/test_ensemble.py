@@ -51,7 +51,7 @@ def accuracy(network, rows, y, fold):
 def test_kept_networks_know_the_scale_of_their_own_activations():
     rows, y, folds = problem()
     networks = networks_of(normed, rows, folds)
-    Training(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=4).run()
+    Training(networks, rows, y, folds, TrainConfig(epochs=4), np.random.default_rng(0)).run()
     for network, fold in zip(networks, folds, strict=True):
         assert not network.training
         norm = network.backbone[-1][1]
@@ -99,7 +99,7 @@ class Frozen(nn.Module):
 def test_frozen_statistics_stay_as_they_are():
     rows, y, folds = problem()
     networks = networks_of(Frozen, rows, folds)
-    Training(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=1).run()
+    Training(networks, rows, y, folds, TrainConfig(epochs=1), np.random.default_rng(0)).run()
     assert networks[0].backbone[-1].norm.running_mean.tolist() == [5.0, 5.0]
 
 
@@ -120,8 +120,8 @@ class Counts(nn.Module):
 def test_other_things_learned_on_the_way_are_kept():
     rows, y, folds = problem()
     networks = networks_of(Counts, rows, folds)
-    config = TrainConfig(batch_folds=False)
-    history = Training(networks, rows, y, folds, config, np.random.default_rng(0), epochs=2).run()
+    config = TrainConfig(batch_folds=False, epochs=2)
+    history = Training(networks, rows, y, folds, config, np.random.default_rng(0)).run()
     seen = [int(network.backbone[-1].batches) for network in networks]
     assert seen == [10 * (epoch + 1) for epoch in history.kept_epoch]
 
@@ -159,9 +159,9 @@ def test_alone_and_stacked_learn_the_same():
     found = {}
     for stacked in (True, False):
         networks = networks_of("mlp", rows, folds)
-        config = replace(RECIPES["mlp"].training, batch_folds=stacked)
+        config = replace(RECIPES["mlp"].training, batch_folds=stacked, epochs=1)
         rng = np.random.default_rng(0)
-        scores, _ = heldout_scores(networks, rows, y.numpy(), folds, config, rng, epochs=1)
+        scores, _ = heldout_scores(networks, rows, y.numpy(), folds, config, rng)
         found[stacked] = scores.dense()
     assert np.abs(found[True] - found[False]).max() < 1e-3 * found[True].std()
 
@@ -179,7 +179,7 @@ def test_what_torch_cannot_batch_trains_alone():
     networks = networks_of(Odd, rows, folds)
     assert not can_be_stacked(networks, rows)
     history = Training(
-        networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=2
+        networks, rows, y, folds, TrainConfig(epochs=2), np.random.default_rng(0)
     ).run()
     assert history.accuracy[-1] > 0.7
 

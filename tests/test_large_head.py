@@ -25,9 +25,9 @@ CPU = torch.device("cpu")
 def trained(epochs=3):
     rows, y, folds = small_problem(n_folds=2)
     networks = networks_for(rows, folds)
-    config = TrainConfig(batch_folds=False)
+    config = TrainConfig(batch_folds=False, epochs=epochs)
     rng = np.random.default_rng(0)
-    history = Training(networks, rows, torch.from_numpy(y), folds, config, rng, epochs=epochs).run()
+    history = Training(networks, rows, torch.from_numpy(y), folds, config, rng).run()
     return networks, history
 
 
@@ -271,7 +271,7 @@ def test_many_more_clusters_than_a_batch_can_be_told_apart():
     X, y = gaussians(6 * np.random.default_rng(0).standard_normal((400, 8)), 6, random_state=0)
     rows = vector_rows(X, CPU)
     fold = holdout_fold(y, 0.2, np.random.default_rng(0))
-    config, rng = TrainConfig(batch_size=16), np.random.default_rng(0)
+    config, rng = TrainConfig(batch_size=16, epochs=6), np.random.default_rng(0)
     networks = networks_for(rows, [fold], k=400)
-    history = Training(networks, rows, torch.from_numpy(y), [fold], config, rng, epochs=6).run()
+    history = Training(networks, rows, torch.from_numpy(y), [fold], config, rng).run()
     assert history.accuracy.max() > 0.95

@@ -39,9 +39,9 @@ def networks_for(rows, folds, k=4, seed=0):
 def fit(batch_folds, seed=0, epochs=MAX_EPOCHS):
     rows, y, folds = small_problem()
     networks = networks_for(rows, folds)
-    config = TrainConfig(batch_folds=batch_folds)
+    config = TrainConfig(batch_folds=batch_folds, epochs=epochs)
     rng = np.random.default_rng(seed)
-    return heldout_scores(networks, rows, y, folds, config, rng, epochs=epochs)
+    return heldout_scores(networks, rows, y, folds, config, rng)
 
 
 def test_stopping_judges_a_fold_by_the_other_folds():
@@ -61,11 +61,10 @@ def trained_with(accuracies, folds, **settings):
         rows,
         torch.from_numpy(y),
         folds,
-        TrainConfig(batch_folds=True, **settings),
+        TrainConfig(batch_folds=True, epochs=len(accuracies), **settings),
         np.random.default_rng(0),
-        measure=lambda group: np.array(next(values)),
-        epochs=len(accuracies),
     )
+    training.groups[0].validation_accuracy = lambda *_: np.array(next(values))
     return training.run()
 
 
@@ -160,7 +159,7 @@ def test_best_weights_are_kept_not_the_last():
     assert kept < len(history.epoch) - 1
     short = networks_for(rows, folds)
     rng = np.random.default_rng(0)
-    Training(short, rows, clusters, folds, TrainConfig(), rng, epochs=kept + 1).run()
+    Training(short, rows, clusters, folds, TrainConfig(epochs=kept + 1), rng).run()
     for name, value in networks[0].state_dict().items():
         torch.testing.assert_close(value, short[0].state_dict()[name], rtol=1e-5, atol=1e-6)
 
@@ -181,9 +180,8 @@ def test_training_never_reads_the_test_rows():
         Spy(rows.values, CPU),
         torch.from_numpy(y),
         [fold],
-        TrainConfig(),
+        TrainConfig(epochs=2),
         np.random.default_rng(0),
-        epochs=2,
     ).run()
     assert not np.isin(torch.cat(asked).numpy(), fold.test).any()
 
@@ -277,7 +275,7 @@ def test_the_running_mean_of_the_weights_warms_up(batch_folds, averaging):
     assert not torch.allclose(found[0], weights[0], rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_measured_can_be_chosen():
+def test_training_ends_when_accuracy_no_longer_rises():
     rows, y, folds = small_problem(n_folds=2)
     values = iter([0.6, 0.9, 0.7, 0.7])
     training = Training(
@@ -287,8 +285,8 @@ def test_what_is_measured_can_be_chosen():
         folds,
         TrainConfig(batch_folds=True, patience=2),
         np.random.default_rng(0),
-        measure=lambda group: np.full(len(group.networks), next(values)),
     )
+    training.groups[0].validation_accuracy = lambda *_: np.full(2, next(values))
     assert training.run().kept_epoch.tolist() == [1, 1]
     assert [record.accuracy for record in training.records] == [0.6, 0.9, 0.7, 0.7]
 

@@ -298,7 +298,6 @@ class Accuracies:
             [fold],
             self._config(len(fold.train), network.head.n_clusters),
             self.rng,
-            epochs=self.settings.config().epochs,
             draw=every_row,
         ).run()
 

@@ -382,7 +382,7 @@ def fit(
                     # The file has room for the networks of one training.
                     scores, history = heldout_scores(
                         networks, rows, clusters, folds, config, rng, reporter, names,
-                        config.epochs, checkpoint if len(recipes) == 1 else None,
+                        checkpoint if len(recipes) == 1 else None,
                     )  # fmt: skip
                 found.append(Trained(recipe.name, config, networks, scores, history))
         best = found[0]

@@ -18,14 +18,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import ALONE, Ranks, own_generators, undisturbed
+from unsplit.devices import current, own_generators, undisturbed
 from unsplit.errors import InputError, check_choice, check_flag, check_whole, is_number, shown
 from unsplit.networks.backbones.classifiers import ClassifierNetwork, Fitting
 from unsplit.networks.network import LOSSES, Network
@@ -166,7 +165,6 @@ def check_augment(augment: object) -> None:
 USUAL = TrainConfig(learning_rate=1e-3, weight_decay=4.0, batch_size=256)
 
 
-Measure = Callable[[Group], NDArray[np.float64]]
 Draw = Callable[[Index, int, np.random.Generator], Index]
 Judge = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -228,16 +226,10 @@ class Training:
     config : TrainConfig
     rng : numpy.random.Generator
         Draws the batches.
-    measure : callable, optional
-        A of each network of a group; by default over all pairs of clusters.
-    epochs : int
-        The most epochs.
     reporter : Reporter, optional
         Hears of steps and epochs.
     checkpoint : Checkpoint, optional
         Keeps the state from time to time; if it has one, training continues from there.
-    ranks : Ranks
-        The processes that train together.
     draw : callable, optional
         Draws the rows of an epoch; by default :func:`balanced_draws`.
     """
@@ -250,17 +242,14 @@ class Training:
         folds: Sequence[Fold],
         config: TrainConfig,
         rng: np.random.Generator,
-        measure: Measure | None = None,
-        epochs: int = MAX_EPOCHS,
         reporter: Reporter | None = None,
         checkpoint: Checkpoint | None = None,
-        ranks: Ranks = ALONE,
         draw: Draw | None = None,
     ) -> None:
+        config = config.over(USUAL)
         if isinstance(networks[0], ClassifierNetwork):
             # Fitted once, and not by weights that a checkpoint could keep.
-            epochs, checkpoint = 1, None
-        config = config.over(USUAL)
+            config, checkpoint = replace(config, epochs=1), None
         self.reporter, self.checkpoint = reporter or Reporter(), checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.draw = balanced_draws if draw is None else draw
@@ -269,13 +258,11 @@ class Training:
         if checkpoint is not None and state is not None:
             with checkpoint.refusing():  # networks that were trained one by one go on so
                 stack = len(state["groups"]) < len(networks)
-        self.groups = _groups(networks, folds, rows, config, ranks, stack)
+        self.groups = _groups(networks, folds, rows, config, stack)
         self.stopping = Stopping(len(folds), config.patience, judge_of(folds))
-        self.max_epochs = epochs
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
         self._cluster_of = clusters.cpu().numpy()
-        self._measure = measure or (lambda group: group.validation_accuracy(rows, clusters))
         self.resumed = state is not None
         if checkpoint is not None and state is not None:
             with checkpoint.refusing():
@@ -284,7 +271,7 @@ class Training:
     @property
     def finished(self) -> bool:
         """Whether A has stopped improving or there were as many epochs as there may be."""
-        return self.stopping.finished or len(self.records) >= self.max_epochs
+        return self.stopping.finished or len(self.records) >= self.config.epochs
 
     @property
     def steps(self) -> int:
@@ -309,7 +296,8 @@ class Training:
         """Train for one epoch, try the networks, and keep the weights of those that improved."""
         began = time.perf_counter()
         losses = [self._run(place, group) for place, group in enumerate(self.groups)]
-        accuracy = np.concatenate([self._measure(group) for group in self.groups])
+        given = self.rows, self.clusters
+        accuracy = np.concatenate([group.validation_accuracy(*given) for group in self.groups])
         better = self.stopping.step(accuracy, self.steps >= self.config.least_steps)
         for group, mask in zip(self.groups, np.split(better, len(self.groups)), strict=True):
             group.keep(mask)
@@ -344,7 +332,7 @@ class Training:
         """How many epochs there will be at least."""
         enough = -(-self.config.least_steps // n_steps)
         best = max(int(self.stopping.kept_epoch.max()), enough - 1, 0)
-        return min(best + self.config.patience + 1, self.max_epochs)
+        return min(best + self.config.patience + 1, self.config.epochs)
 
     def state(self) -> dict[str, Any]:
         """Return all that training depends on after an epoch."""
@@ -410,7 +398,6 @@ def _groups(
     folds: Sequence[Fold],
     rows: Rows,
     config: TrainConfig,
-    ranks: Ranks,
     stack: bool | None,
 ) -> list[Group]:
     """Put all folds into one stacked group, or each into its own group."""
@@ -420,8 +407,8 @@ def _groups(
     n_clusters = networks[0].head.n_clusters
     rates = config.learning_rate, used_decay(config.weight_decay, n_clusters, config.batch_size)
     one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
-    if ranks.size > 1:
-        return [Sharded(*one, *rates, ranks) for one in one_by_one]
+    if current().size > 1:
+        return [Sharded(*one, *rates, current()) for one in one_by_one]
     if can_be_stacked(networks, rows) if stack is None else stack:
         return [Group(networks, folds, *rates)]
     return [Group(*one, *rates) for one in one_by_one]
@@ -472,8 +459,6 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
     """
     sizes = np.bincount(clusters)
     present = np.flatnonzero(sizes)
-    if n_draws > MANY_DRAWS:
-        return _drawn_by_rounds(clusters, sizes, present, n_draws, rng)
     rounds = -(-n_draws // len(present))
     visits = rng.permuted(np.tile(present, (rounds, 1)), axis=1).ravel()[:n_draws]
     wanted = np.bincount(visits, minlength=len(sizes))
@@ -490,29 +475,6 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
     visit_rank = np.arange(n_draws) - np.repeat(np.cumsum(wanted) - wanted, wanted)
     drawn = np.empty(n_draws, np.int64)
     drawn[by_cluster] = members[starts[visits[by_cluster]] + visit_rank]
-    return drawn
-
-
-# Above this, sorting takes too long and rounds are drawn one by one.
-MANY_DRAWS = 2**23
-
-
-def _drawn_by_rounds(
-    clusters: Index, sizes: Index, present: Index, n_draws: int, rng: np.random.Generator
-) -> Index:
-    """Draw as :func:`balanced_draws` does, in linear time and with other random numbers.
-
-    If members come several times, they come in the same order.
-    """
-    order = rng.permutation(len(clusters))
-    # Counting sort: the members of every cluster in their random order.
-    shape = len(clusters), len(sizes)
-    lists = scipy.sparse.csr_array((order, clusters[order], np.arange(len(order) + 1)), shape)
-    members, starts = lists.tocsc().data, np.cumsum(sizes) - sizes
-    drawn = np.empty(n_draws, np.int64)
-    for turn, start in enumerate(range(0, n_draws, len(present))):
-        now = rng.permutation(present)[: n_draws - start]
-        drawn[start : start + len(now)] = members[starts[now] + turn % sizes[now]]
     return drawn
 
 
