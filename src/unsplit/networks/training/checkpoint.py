@@ -138,10 +138,8 @@ class Checkpoint:
                 f"{self.path} cannot be seen by all processes; choose a folder that all share."
             )
         content, arrays = load_arrays(self.path, FORMAT, self.advice)
-        with self.refusing():
-            identity, state = dict(content["identity"]), _unpacked(content["training"], arrays)
-        refuse_other_run(self.path, identity, self.identity, self.advice)
-        return state
+        refuse_other_run(self.path, content["identity"], self.identity, self.advice)
+        return _unpacked(content["training"], arrays)
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
