@@ -235,7 +235,6 @@ def test_averaged_networks_have_the_weights_that_are_tried(batch_folds):
     training.epoch()
     index = torch.arange(5)
     for group in training.groups:
-        group.train(False)
         with torch.no_grad():
             x = rows.take(index.expand(len(group.networks), -1) if group.stacked else index)
             trained = group.scores(x)

@@ -157,7 +157,7 @@ class Fitting(Group):
     ) -> float:
         """Fit the classifier to all training rows, whatever the batches; its loss."""
         self.steps_taken += len(batches)
-        self.train(False)
+        self.present[0].eval()
         places = torch.from_numpy(self.folds[0].train).to(rows.device)
         own, x = clusters[places], rows.take(places)
         self.classifier.fit(self.before(x), own.cpu().numpy())

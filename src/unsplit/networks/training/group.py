@@ -106,7 +106,7 @@ class Group:
             networks[0].to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # Those that are trained, and those with the averaged weights.
         self.present = [copy.deepcopy(n) for n in networks] if self.stacked else list(networks)
-        self.means = [copy.deepcopy(network) for network in networks]
+        self.means = [copy.deepcopy(network).eval() for network in networks]
         self.joined, averages = joined(self.present), joined(self.means)
         names = [name for name, _ in networks[0].named_parameters()]
         self.params = {name: self.joined[name] for name in names}
@@ -132,7 +132,9 @@ class Group:
         self.parts = 1
         # A step to repeat; None at the start, and wherever it cannot be recorded.
         self.recorded: RecordedStep | None = None
-        self.recordable = self.device.type == "cuda" and can_be_recorded(networks[0])
+        # The numbers of a large head's optimizer are the processor's.
+        on_gpu = self.device.type == "cuda" and not large
+        self.recordable = on_gpu and can_be_recorded(networks[0])
         self._unrecorded = 0
 
     def taken(self, index: Tensor) -> Tensor:
@@ -200,7 +202,8 @@ class Group:
         on_step : callable, optional
             Called with the number of steps after each of them.
         """
-        self.train(True)
+        for network in self.present:
+            network.train()
         head_alone = self.steps_of_head(batches.shape[-1])
         total = torch.zeros((), device=self.device)
         shaped = batches.to(self.device).unbind()
@@ -230,13 +233,6 @@ class Group:
                 "extreme values, or choose a lower learning_rate."
             )
         return mean
-
-    def train(self, training: bool) -> None:
-        """Switch between training and evaluation mode."""
-        for network in self.present:
-            network.train(training)
-        for mean in self.means:
-            mean.eval()
 
     def body(self) -> list[Tensor]:
         """Parameters of the backbones."""
@@ -296,8 +292,7 @@ class Group:
         self._unrecorded += 1
         # Over blocks of clusters it would save little.
         small = self.parts == 1 and own.numel() * self.k <= BLOCK_ELEMENTS
-        possible = self.recordable and self.optimizer.can_be_recorded and small
-        if possible and self._unrecorded > STEPS_BEFORE:
+        if self.recordable and small and self._unrecorded > STEPS_BEFORE:
             self.recordable = False  # it is tried once
             try:
                 self.recorded = RecordedStep(self._recorded_step, x, own)
@@ -345,7 +340,6 @@ class Group:
 
         NaN if there are no such rows.
         """
-        self.train(False)
         of_networks = zip(self.means, self.folds, strict=True)
         return np.array([self._accuracy(*one, rows, clusters) for one in of_networks])
 
@@ -498,9 +492,6 @@ class AdamW:
     here uses: two seconds and 75 MiB in every program.
     """
 
-    # Whether a GPU can repeat a step by itself: nothing of it is computed by the processor.
-    can_be_recorded = True
-
     def __init__(
         self,
         params: Iterable[Tensor],
@@ -564,8 +555,6 @@ class LargeHeadAdamW(AdamW):
     of it.  Of the second moment only the mean of each row is stored: all weights of a cluster have
     one scale, and a cluster that is seldom drawn another than one that is drawn often.
     """
-
-    can_be_recorded = False  # the corrections for the number of steps are the processor's
 
     def __init__(
         self,
