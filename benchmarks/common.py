@@ -69,9 +69,8 @@ def run(
             rows,
             clusters,
             folds,
-            config or TrainConfig(),
+            replace(config or TrainConfig(), epochs=epochs),
             np.random.default_rng(seed),
-            epochs=epochs,
         )
     return Run(rows, networks, scores, history)
 

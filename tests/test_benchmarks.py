@@ -154,8 +154,6 @@ def test_large_heads_are_compared_with_usual_ones(tmp_path, capsys):
     assert large["A"] == pytest.approx(usual["A"], abs=0.03)
     # What is treated as large is so only inside.
     assert group_module.LARGE_HEAD == network_module.LARGE_HEAD
-    large_head.main(["--draws", "100", "7"])
-    assert "round by round" in capsys.readouterr().out
 
 
 # --- The benchmark of photographs: its halves, and the table in the documentation ---

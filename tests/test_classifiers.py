@@ -243,7 +243,7 @@ def trained(four, names):
             networks = [build_network(rows, fold, recipe, 4, "softmax") for fold in folds]
             rng = np.random.default_rng(0)
             scores, history = heldout_scores(
-                networks, rows, y, folds, recipe.training, rng, epochs=3
+                networks, rows, y, folds, replace(recipe.training, epochs=3), rng
             )
         found.append(Trained(str(name), recipe.training, networks, scores, history))
     return (rows, y, folds, np.arange(4), Subclusters.cut(y, np.zeros_like(y))), found

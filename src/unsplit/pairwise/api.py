@@ -55,10 +55,9 @@ from unsplit.networks.registry import (
     Backbone,
     build_network,
     candidates_for,
-    is_fitted_once,
     is_users,
+    recipe_of,
     refuse_for_classifiers,
-    wanted_kind,
 )
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
@@ -281,7 +280,7 @@ class Settings:
             found = crossfit_folds(inside, self.n_folds, rng, together)
         found = [Fold(order[f.train], order[f.validation], order[f.test]) for f in found]
         # No rows choose an epoch of what is fitted once.
-        once = is_fitted_once(self.backbone)
+        once = recipe_of(self.backbone).fitted_once
         return [fold.without_validation() for fold in found] if once else found
 
     def config(self, usual: TrainConfig = USUAL) -> TrainConfig:
@@ -383,7 +382,7 @@ def fit(
                     # The file has room for the networks of one training.
                     scores, history = heldout_scores(
                         networks, rows, clusters, folds, config, rng, reporter, names,
-                        config.epochs, checkpoint if len(recipes) == 1 else None,
+                        checkpoint if len(recipes) == 1 else None,
                     )  # fmt: skip
                 found.append(Trained(recipe.name, config, networks, scores, history))
         best = found[0]
@@ -498,7 +497,7 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
 
     Networks from elsewhere cannot read sparse tensors, so they get dense vectors.
     """
-    kind = wanted_kind(backbone)
+    kind = recipe_of(backbone).kind
     by_itself = isinstance(backbone, str) and backbone in ("auto", "bag-of-words")
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 

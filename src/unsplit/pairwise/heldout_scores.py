@@ -28,7 +28,7 @@ from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, judge_of
+from unsplit.networks.training.loop import TrainConfig, Training, judge_of
 from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import MOST_CONFUSIONS, count_confusions, directed_means, hit
@@ -167,7 +167,6 @@ def heldout_scores(
     rng: np.random.Generator,
     reporter: Reporter | None = None,
     names: Index | None = None,
-    epochs: int = MAX_EPOCHS,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[HeldoutScores, History]:
     """Train one network per fold and use it to score the ``test`` rows of its fold.
@@ -175,10 +174,7 @@ def heldout_scores(
     In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
     """
     on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
-    training = Training(
-        networks, rows, on_device, folds, config, rng,
-        epochs=epochs, reporter=reporter, checkpoint=checkpoint, ranks=current(),
-    )  # fmt: skip
+    training = Training(networks, rows, on_device, folds, config, rng, reporter, checkpoint)
     history = training.run()
     names = np.arange(networks[0].head.n_clusters) if names is None else names
     tests = [fold.test for fold in folds]
