@@ -18,14 +18,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks import results_file
-from benchmarks.common import CPU, print_table
+from benchmarks.common import print_table
 from benchmarks.known_truth import spread_means
 from unsplit import datasets, pairwise_tvd
 from unsplit.networks import registry
 from unsplit.pairwise import api, heldout_scores
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import directed_means, hit
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
 from unsplit.plots.style import COLOURS, clean
 
 Floats = NDArray[np.float64]
@@ -94,7 +93,7 @@ def checkerboard(weights: Floats, size: int, rng: np.random.Generator) -> datase
 
 def tvd_of(scores: HeldoutScores) -> Floats:
     """The TVD that these scores give."""
-    rate = directed_means(scores, hit, CPU)
+    rate = directed_means(scores, hit)
     return np.asarray(np.maximum(2 * stats.balanced_accuracy(rate) - 1, 0))
 
 

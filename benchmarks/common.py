@@ -18,8 +18,8 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
+from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.heldout_scores import heldout_scores
-from unsplit.pairwise.scores import HeldoutScores
 
 CPU = torch.device("cpu")
 

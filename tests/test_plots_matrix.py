@@ -4,8 +4,8 @@ import pytest
 from tests.plot_cases import random_matrix, random_tree, wedges
 from unsplit import plots
 from unsplit.errors import InputError
+from unsplit.pairwise.divergences import ScoreCounts
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import ScoreCounts
 from unsplit.plots.matrix import matrix_of
 from unsplit.plots.style import leaf_order
 

@@ -61,9 +61,9 @@ from unsplit.pairwise.api import (
     fit,
     reporting,
 )
+from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import nothing_held_out
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,8 +46,8 @@ from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import EpochRecord
 from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, check_progress, fit, is_share
+from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
-from unsplit.pairwise.scores import nothing_held_out
 
 log = logging.getLogger("unsplit")
 

@@ -21,7 +21,7 @@ from tests.faults import many
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import checksum
 from unsplit.errors import InputError
-from unsplit.pairwise.scores import ScoreCounts
+from unsplit.pairwise.divergences import ScoreCounts
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Kept, Source, collect
 from unsplit.report.sections import View, with_borders

@@ -18,7 +18,7 @@ from scipy.special import gammaln, ndtr
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import Subclusters
 from unsplit.errors import BatchWarning, InputError, SmallClusterWarning, warn
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, across_folds, rank_sum_p_value_of_pairs
 
 
@@ -308,39 +308,3 @@ def shared_batches(counts: Index) -> Index:
     """Number of batches that two clusters share, shape (k, k), given their counts (B, k)."""
     occurs = (counts > 0).astype(np.int64)
     return occurs.T @ occurs
-
-
-def pair_weights(counts: Index) -> Matrix:
-    """Weight of one batch for every pair, n_i n_j / (n_i + n_j), given its counts (k,).
-
-    Both directions of a pair have the same weight.  A network that favours the larger of two
-    subclusters then gains on one side what it loses on the other, and the mean over batches is
-    unbiased.
-
-    Examples
-    --------
-    >>> pair_weights(np.array([10, 40, 0]))[0]
-    array([5., 8., 0.])
-    """
-    n = counts.astype(float)
-    return n[:, None] * n / np.maximum(n[:, None] + n, 1)
-
-
-def effective_counts(counts: Index) -> Matrix:
-    """Effective number of observations of i in the comparison with j, shape (k, k).
-
-    A weighted mean over batches, with weights v_b that sum to 1 and n_b observations, has the
-    variance Σ v_b² / n_b: the same as a plain mean of 1 / Σ(v_b² / n_b) observations.
-
-    Examples
-    --------
-    >>> float(effective_counts(np.array([[10, 10], [10, 10]]))[0, 1])  # as without batches
-    20.0
-    """
-    k = counts.shape[1]
-    total, squares = np.zeros((k, k)), np.zeros((k, k))
-    for n in counts:
-        weights = pair_weights(n)
-        total += weights
-        squares += weights**2 / np.maximum(n, 1)[:, None]
-    return np.divide(total**2, squares, out=np.zeros((k, k)), where=squares > 0)

@@ -31,10 +31,10 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, judge_of
 from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import MOST_CONFUSIONS, count_confusions, directed_means, hit
+from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
 from unsplit.pairwise.groups import shared_batches
 from unsplit.pairwise.result import PairwiseTVD, by_groups
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.stored_pairs import MOST_CONFUSIONS, count_confusions
 
 log = logging.getLogger("unsplit")
 
@@ -245,7 +245,7 @@ def within_batches(scores: HeldoutScores, subclusters: Subclusters) -> HeldoutSc
         bias=bias.reshape(-1, k),
         clusters=subclusters.cluster[scores.clusters],
         batches=subclusters.batch[scores.clusters],
-        subclusters=subclusters.table,
+        batch_sizes=subclusters.table,
     )
 
 
@@ -268,7 +268,7 @@ def validation_accuracy(
     for network, fold in zip(networks, folds, strict=True):
         scores = scores_of([network], rows, clusters, [fold.validation], names)
         scores = within_batches(scores, subclusters)
-        hit_rate = directed_means(scores, hit, device_for_sums())
+        hit_rate = directed_means(scores, hit)
         comparable = shared_batches(scores.batch_counts) > 0
         found.append(stats.mean_accuracy(stats.balanced_accuracy(hit_rate), comparable))
     return np.array(found)
@@ -344,9 +344,7 @@ def estimate_of(
         "temperature": temperature,
     }
     if not is_sparse:
-        return PairwiseTVD(
-            hit_rate=directed_means(scores, hit, device_for_sums(), current()), **known
-        )
+        return PairwiseTVD(hit_rate=directed_means(scores, hit, current()), **known)
     misses, capped = count_confusions(scores, most=most, ranks=current())
     result = PairwiseTVD(hit_rate=None, misses=misses, capped=capped, **known)
     log.info("sparse estimate: %s confused pairs are stored", f"{len(result.pairs):,}")

@@ -20,7 +20,7 @@ from unsplit.data.array_files import (
     saved_meta,
 )
 from unsplit.networks.training.progress import History
-from unsplit.pairwise.scores import HeldoutScores, ScoreCounts
+from unsplit.pairwise.divergences import HeldoutScores, ScoreCounts
 from unsplit.pairwise.stored_pairs import StoredPairs
 
 FORMAT, SPARSE_FORMAT = "unsplit.PairwiseTVD/5", "unsplit.SparsePairwiseTVD/2"
@@ -97,7 +97,7 @@ def _content(result: Any) -> dict[str, Any]:
     found = {name: getattr(result, name) for name in (*_SHARED, "hit_rate", *_GROUPS)}
     found |= {f"history.{name}": getattr(result.history, name) for name in _HISTORY}
     found |= {"n_folds": scores.n_folds, "counts": scores.counts, "p_value": p_value}
-    found["subclusters"] = scores.subclusters
+    found["subclusters"] = scores.batch_sizes
     if result.is_sparse:
         table = _COMMON | _SPARSE
         found |= {f"misses.{name}": getattr(result.misses, name) for name in _CSR}
@@ -163,7 +163,7 @@ def _read_scores(path: str | os.PathLike[str], estimate: dict[str, Any]) -> Held
     fits = all((name in parts) == (other in estimate) for name, other in needed.items())
     check.require(fits, "batches and groups must be those of the distances")
     _check_scores(check, parts, *known)
-    return HeldoutScores(**parts, subclusters=known[2])
+    return HeldoutScores(**parts, batch_sizes=known[2])
 
 
 def _check_scores(
@@ -205,6 +205,6 @@ def _misses(check: ContentCheck, content: dict[str, Any]) -> sparse.csr_array:
     check.require((np.diff(row * k + others) > 0).all(), "misses.indices must increase in a row")
     check.require((data <= n_heldout[row]).all(), "misses must not be more than is held out")
     misses = sparse.csr_array((data, others, starts), (k, k))
-    pairs = len(StoredPairs(misses, *3 * [None]))
+    pairs = len(StoredPairs(misses, None, None))
     check.require(len(content["p_value"]) == pairs, f"p_value must have {pairs} entries")
     return misses

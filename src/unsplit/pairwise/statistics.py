@@ -20,7 +20,7 @@ from unsplit._typing import Matrix
 
 Counts = NDArray[np.int64]
 # Takes hit rates (k, k) or (p, 2, 2) and numbers of held-out observations.
-Statistic = Callable[[Matrix, Any], tuple[Matrix, ...]]
+Statistic = Callable[[Matrix, Any], Any]
 
 # With cross-fitting, observations of fold f train the network that is tested on fold g, and the
 # other way round.  To first order the statistics of the two folds share one symmetric term, so the
@@ -203,6 +203,42 @@ def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Mat
     half = np.sqrt(z2 * (rate * (1 - rate) / size + z2 / (4 * size**2))) / (1 + z2 / size)
     seen = np.broadcast_to(n > 0, rate.shape)
     return np.where(seen, centre - half, 0.0), np.where(seen, centre + half, 1.0)
+
+
+def pair_weights(counts: Counts) -> Matrix:
+    """Weight of one batch for every pair, n_i n_j / (n_i + n_j), given its counts (k,).
+
+    Both directions of a pair have the same weight.  A network that favours the larger of two
+    subclusters then gains on one side what it loses on the other, and the mean over batches is
+    unbiased.
+
+    Examples
+    --------
+    >>> pair_weights(np.array([10, 40, 0]))[0]
+    array([5., 8., 0.])
+    """
+    n = counts.astype(float)
+    return n[:, None] * n / np.maximum(n[:, None] + n, 1)
+
+
+def effective_counts(counts: Counts) -> Matrix:
+    """Effective number of observations of i in the comparison with j, shape (k, k).
+
+    A weighted mean over batches, with weights v_b that sum to 1 and n_b observations, has the
+    variance Σ v_b² / n_b: the same as a plain mean of 1 / Σ(v_b² / n_b) observations.
+
+    Examples
+    --------
+    >>> float(effective_counts(np.array([[10, 10], [10, 10]]))[0, 1])  # as without batches
+    20.0
+    """
+    k = counts.shape[1]
+    total, squares = np.zeros((k, k)), np.zeros((k, k))
+    for n in counts:
+        weights = pair_weights(n)
+        total += weights
+        squares += weights**2 / np.maximum(n, 1)[:, None]
+    return np.divide(total**2, squares, out=np.zeros((k, k)), where=squares > 0)
 
 
 def across_folds(n: Counts, n_strata: int, n_folds: int) -> NDArray[np.bool_]:

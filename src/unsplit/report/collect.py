@@ -25,8 +25,8 @@ from unsplit._typing import Index
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
 from unsplit.errors import InputError
 from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import HeldoutScores
 
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]

@@ -15,8 +15,8 @@ from unsplit.data.array_files import checksum
 from unsplit.merging.decision import MUST_LINK, UNCLEAR
 from unsplit.merging.review import Merge, Row, members_of_nodes
 from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.divergences import DIVERGENCES
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import DIVERGENCES
 from unsplit.plots.style import AXIS_LABELS, counted, node_heights, places, short_name
 from unsplit.report.collect import Kept, png, sheet, spread
 
@@ -26,7 +26,9 @@ LONGEST_NAME = 28
 MOST_NAMES = 3
 # How many unclear pairs the first paragraph names.
 N_FIRST = 3
-RANKED_BY = DIVERGENCES | {"distance": "the distances that were passed"}
+RANKED_BY = {name: one.caption for name, one in DIVERGENCES.items()} | {
+    "distance": "the distances that were passed"
+}
 
 # Pairs that can be reviewed on one page, the most urgent ones.
 MOST_PAIRS = 150

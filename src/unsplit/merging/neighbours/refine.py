@@ -616,7 +616,7 @@ def _preferred(
     np.add.at(shared, (scores.clusters[index], own), 1)
     merged = np.where(shared.any(axis=1), shared.argmax(axis=1), -1)
     members = [np.flatnonzero(merged == cluster) for cluster in range(k)]
-    counts = scores.subcluster_sizes(distances.sizes)
+    counts = scores.sizes_in_batches(distances.sizes)
     sizes = np.stack([counts[:, some].sum(axis=1) for some in members], axis=1)
     best, of_best, of_own = np.zeros_like(own), np.zeros(len(own)), np.zeros(len(own))
     filled = np.flatnonzero([len(some) > 0 for some in members])
