@@ -19,7 +19,12 @@ from unsplit._typing import Index, Matrix
 from unsplit.data.labels import Subclusters
 from unsplit.errors import BatchWarning, InputError, SmallClusterWarning, warn
 from unsplit.pairwise.divergences import HeldoutScores
-from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, across_folds, rank_sum_p_value_of_pairs
+from unsplit.pairwise.statistics import (
+    CROSSFIT_VARIANCE,
+    across_folds,
+    rank_sum_p_value_of_pairs,
+    ranks_within,
+)
 
 
 def check_groups(
@@ -243,7 +248,7 @@ def group_p_value(
     if single.all() and across_folds(counts.sum(axis=0).max(), n_folds, n_folds):
         folds, fold = np.zeros_like(folds), np.zeros_like(fold)
     # Not means of scores: those of small groups would differ in skewness from those of large ones.
-    rank = _ranks(np.bincount(part, _ranks(values, folds)) / sizes, fold)
+    rank = ranks_within(np.bincount(part, ranks_within(values, folds)) / sizes, fold)
     n, n_first = (
         np.bincount(fold[some], minlength=n_folds).astype(float)
         for some in (single, single & first)
@@ -264,16 +269,6 @@ def group_p_value(
     permutations = gammaln(n + 1) - gammaln(n_first + 1) - gammaln(n - n_first + 1)
     fewest = np.exp(-len(halves) * np.log(2) - permutations.sum())
     return float(max(fewest, ndtr(-(excess - 0.5) / np.sqrt(max(variance, 1 / 12)))))
-
-
-def _ranks(values: NDArray[np.float64], folds: Index) -> NDArray[np.float64]:
-    """Ranks by fold and then by value; equal values of a fold share their mean rank."""
-    order = np.lexsort((values, folds))
-    new = (np.diff(values[order]) != 0) | (np.diff(folds[order]) != 0)
-    starts = np.concatenate([[0], np.flatnonzero(new) + 1, [len(values)]])
-    ranks = np.empty(len(values))
-    ranks[order] = np.repeat((starts[:-1] + starts[1:] - 1) / 2, np.diff(starts))
-    return ranks
 
 
 # --- batches --------------------------------------------------------------------------------------

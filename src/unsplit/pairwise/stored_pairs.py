@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -321,11 +321,12 @@ class PairScores:
 
     def _margins(
         self, left: Index, right: Index
-    ) -> Iterator[tuple[slice, Index, NDArray[np.bool_], Index, Matrix]]:
+    ) -> Iterator[tuple[Index, Index, NDArray[np.bool_], Index, Matrix]]:
         """Yield some pairs, and of each of their observations the pair, side, fold and margin."""
         n_heldout = np.diff(self.starts)
-        for some in parts(n_heldout[left] + n_heldout[right], MOST_ENTRIES):
-            sides, n = (left[some], right[some]), some.stop - some.start
+        part = np.cumsum(n_heldout[left] + n_heldout[right]) // MOST_ENTRIES
+        for some in np.split(np.arange(len(left)), np.flatnonzero(np.diff(part)) + 1):
+            sides, n = (left[some], right[some]), len(some)
             own, other = np.concatenate(sides), np.concatenate(sides[::-1])
             side, place = ragged(self.starts[own], n_heldout[own])
             rows = self.rows[place]
@@ -343,8 +344,13 @@ class PairScores:
         across = np.zeros(len(left), bool) if across is None else across
         for some, pair, of_left, strata, margin in self._margins(left, right):
             group = pair * n_strata + np.where(across[some][pair], 0, strata)
-            values, n = np.where(of_left, margin, -margin), some.stop - some.start
-            found[some] = rank_sums(pair, group, values, of_left, n)
+            n = len(some) * n_strata
+            rank = stats.ranks_within(np.where(of_left, margin, -margin), group)
+            n_left, sizes = np.bincount(group, of_left, n), np.bincount(group, minlength=n)
+            # Ranks go on from group to group; those of the left alone would be 0 to n_left − 1.
+            least = n_left * (np.cumsum(sizes) - sizes) + n_left * (n_left - 1) / 2
+            U = np.bincount(group, np.where(of_left, rank, 0), n) - least
+            found[some] = U.reshape(-1, n_strata).sum(axis=1)
         return found
 
     def mean_of(self, function: "Callable[[Tensor], Tensor]", left: Index, right: Index) -> Matrix:
@@ -354,7 +360,7 @@ class PairScores:
         found = np.empty(len(left))
         nothing = float(function(torch.zeros(())))  # as if every margin were zero
         for some, pair, of_left, _, margin in self._margins(left, right):
-            n = some.stop - some.start
+            n = len(some)
             place = pair + np.where(of_left, 0, n)
             values = function(torch.from_numpy(margin)).numpy()
             sums = np.bincount(place, values, minlength=2 * n)
@@ -362,22 +368,6 @@ class PairScores:
             means = np.where(counts > 0, sums / np.maximum(counts, 1), nothing)
             found[some] = (means[:n] + means[n:]) / 2
         return found
-
-
-def parts(sizes: Index, most: int) -> Iterator[slice]:
-    """Yield runs of items whose sizes sum to at most ``most``, or of one item that is larger.
-
-    Examples
-    --------
-    >>> list(parts(np.array([2, 2, 9, 1]), 4))
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
-    """
-    ends, start = np.cumsum(sizes), 0
-    while start < len(sizes):
-        done = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, done + most, side="right")))
-        yield slice(start, stop)
-        start = stop
 
 
 def ragged(starts: Index, lengths: Index) -> tuple[Index, Index]:
@@ -393,51 +383,6 @@ def ragged(starts: Index, lengths: Index) -> tuple[Index, Index]:
     return owner, np.arange(len(owner)) - first[owner] + starts[owner]
 
 
-def rank_sums(
-    pair: Index, group: Index, values: Matrix, of_left: NDArray[np.bool_], n_pairs: int
-) -> Matrix:
-    """Count, within each group, how often a value of the left is above one of the right.
-
-    Parameters
-    ----------
-    pair, group, values, of_left : ndarrays of shape (e,)
-        Pair, fold of a pair, value, and whether it belongs to the left cluster.  Ties count one
-        half.
-    n_pairs : int
-
-    Examples
-    --------
-    >>> group, values = np.array([0, 0, 0]), np.array([3.0, 1.0, 3.0])
-    >>> rank_sums(group, group, values, np.array([True, False, False]), 1)
-    array([1.5])
-    """
-    if len(values) == 0:
-        return np.zeros(n_pairs)
-    order = _sorted_within(group, values)
-    group, values, left = group[order], values[order], of_left[order].astype(np.int64)
-    first = np.flatnonzero(np.concatenate([[True], np.diff(group) > 0]) | _changes(values))
-    n_left = np.add.reduceat(left, first)
-    n_right = np.add.reduceat(1 - left, first)
-    below = np.cumsum(n_right) - n_right
-    # Those of earlier groups do not count.
-    begins = np.concatenate([[True], np.diff(group[first]) > 0])
-    below -= np.maximum.accumulate(np.where(begins, below, 0))
-    won = n_left * (below + n_right / 2)
-    return np.bincount(pair[order][first], won, minlength=n_pairs).astype(np.float64, copy=False)
-
-
-def _sorted_within(group: Index, values: Matrix) -> Index:
-    """The order of values within groups; of equal values in any order."""
-    order = np.argsort(values)
-    # Numbers of 16 bits are sorted in linear time.
-    small = group.astype(np.uint16) if group.max() < 2**16 else group
-    return order[np.argsort(small[order], kind="stable")]
-
-
-def _changes(values: Matrix) -> NDArray[np.bool_]:
-    return np.concatenate([[True], values[1:] != values[:-1]])
-
-
 def _looked_up(matrix: sparse.csr_array, i: Index, j: Index) -> Matrix:
     """Entries of a sparse matrix at (i, j)."""
     if len(i) == 0:
@@ -449,21 +394,13 @@ def _looked_up(matrix: sparse.csr_array, i: Index, j: Index) -> Matrix:
 # --- confusions ---------------------------------------------------------------------------------
 
 
-class Confusions(NamedTuple):
-    """How often the observations of one cluster are confused with another.
-
-    ``misses[i, j]``: how many held-out observations of i score higher for j than for i; ties count
-    one half.  ``capped[i]``: how many of them had more confusions than are kept.
-    """
-
-    misses: sparse.csr_array
-    capped: Index
-
-
 def count_confusions(
     scores: HeldoutScores, most: int = MOST_CONFUSIONS, ranks: Ranks = ALONE
-) -> Confusions:
+) -> tuple[sparse.csr_array, Index]:
     """Count the confusions of all held-out observations, at most ``most`` of one.
+
+    Returns at [i, j] how many observations of cluster i score higher for j than for i, ties
+    counted one half, and how many observations of each cluster had more confusions than are kept.
 
     Each of several ``ranks`` counts a part.
 
@@ -473,7 +410,7 @@ def count_confusions(
     >>> weights, bias = np.eye(3, dtype=np.float32)[None], np.zeros((1, 3), np.float32)
     >>> index = np.arange(3)
     >>> scores = HeldoutScores(z, weights, bias, index, 0 * index, index)
-    >>> count_confusions(scores).misses.toarray()
+    >>> count_confusions(scores)[0].toarray()
     array([[0. , 0. , 0. ],
            [0. , 0. , 0.5],
            [0. , 1. , 0. ]])
@@ -492,7 +429,7 @@ def count_confusions(
         misses = sum(others, start=first)
         capped = ranks.sum(torch.from_numpy(capped)).numpy()
     misses.sort_indices()
-    return Confusions(misses, capped)
+    return misses, capped
 
 
 def _of_stratum(stratum: StratumScores, most: int) -> tuple[sparse.csr_array, Index]:
