@@ -75,10 +75,8 @@ def to_fit(**settings: Any) -> unsplit.ClusterMerger:
 # For each function a call that works, and the kinds of values that are right for its parameters;
 # for those that are not named, none is.
 PATH = {"path": "str"}
-MERGE = dict.fromkeys(
-    ("n_clusters", "max_tvd", "alpha", "rule", "constraints"),
-    "None",
-)
+STOP = {"n_clusters": "None list", **dict.fromkeys(("max_tvd", "alpha", "constraints"), "None")}
+MERGE = {**STOP, "rule": "None"}
 TRAIN = {
     "batch": "None",
     "groups": "None",
@@ -139,7 +137,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"path": "x.csv"},
         {
             **dict.fromkeys(("labels", "batch", "groups"), "str None"),
-            **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
+            **dict.fromkeys(("id", "features", "progress", "use_rep"), "None"),
             "scale": "bool",
         },
     ),
@@ -161,7 +159,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         },
     ),
     "Candidate": (Candidate, {}, {}),
-    "ClusterMerger": (to_fit, {}, {**TRAIN, **MERGE, "overclusterer": "None"}),
+    "ClusterMerger": (to_fit, {}, {**TRAIN, **STOP, "overclusterer": "None"}),
     "ClusterMerger.fit": (merger().fit, FIT, DATA),
     "ClusterMerger.predict": (FITTED.predict, {"X": X}, {"X": "square"}),
     "ClusterMerger.predict_proba": (FITTED.predict_proba, {"X": X}, {"X": "square"}),
