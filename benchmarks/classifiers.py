@@ -25,6 +25,7 @@ from unsplit.networks import registry
 from unsplit.pairwise import api, heldout_scores
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
+from unsplit.pairwise.heldout_scores import of_clusters
 from unsplit.plots.style import COLOURS, clean
 
 Floats = NDArray[np.float64]
@@ -102,14 +103,13 @@ def of_all_candidates(X: Floats, y: NDArray[np.int64], seed: int) -> dict[str, F
     noted: list[Any] = []
     choose: Callable[..., Any] = heldout_scores.best_of
 
-    def note(candidates: Sequence[Any], *rest: Any) -> Any:
-        noted.extend(candidates)
-        return choose(candidates, *rest)
+    def note(candidates: Sequence[Any], rows: Any, outputs: Any, folds: Any) -> Any:
+        noted.extend((one.name, of_clusters(one.scores, outputs)) for one in candidates)
+        return choose(candidates, rows, outputs, folds)
 
     with patch.object(api, "best_of", note):
         chosen = pairwise_tvd(X, y, backbone="best", random_state=seed, device="cpu").tvd
-    # Their clusters are numbered by content, and ``names`` of the scores turn them back.
-    found = {one.name: tvd_of(one.scores) for one in noted}
+    found = {name: tvd_of(scores) for name, scores in noted}
     return found | {"chosen by A": chosen}
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from benchmarks import markdown
+from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import VectorRows, vector_rows
 from unsplit.devices import private_randomness
 from unsplit.networks.network import Network
@@ -67,11 +68,10 @@ def run(
         scores, history = heldout_scores(
             networks,
             rows,
-            clusters,
+            Parts.cut(clusters),
             folds,
-            config or TrainConfig(),
+            replace(config or TrainConfig(), epochs=epochs),
             np.random.default_rng(seed),
-            epochs=epochs,
         )
     return Run(rows, networks, scores, history)
 

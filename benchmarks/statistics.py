@@ -21,7 +21,7 @@ from unsplit.errors import DependenceWarning
 from unsplit.networks.training.group import Fold
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit, p_values, rank_sums
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold, validated_inside
+from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold, validated_inside
 
 SIZE = 100
 Splitter = Callable[[NDArray[np.int64], np.random.Generator], list[list[Fold]]]

@@ -23,8 +23,7 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
-from unsplit.pairwise.folds import crossfit_folds
-from unsplit.pairwise.heldout_scores import estimate_of
+from unsplit.pairwise.heldout_scores import crossfit_folds, estimate_of
 
 Matrix = NDArray[np.float64]
 

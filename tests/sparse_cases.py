@@ -5,8 +5,7 @@ import numpy as np
 from unsplit.data.labels import EncodedLabels
 from unsplit.networks.training.progress import History
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold
-from unsplit.pairwise.heldout_scores import estimate_of
+from unsplit.pairwise.heldout_scores import crossfit_folds, estimate_of, holdout_fold
 from unsplit.pairwise.result import PairwiseTVD
 
 NO_HISTORY = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))

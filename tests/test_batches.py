@@ -14,7 +14,7 @@ from benchmarks.common import as_options
 from tests import reference
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from unsplit import ClusterMerger, InputError, PairwiseTVD, TrainConfig, merge, pairwise_tvd, read
-from unsplit.data.labels import Subclusters
+from unsplit.data.labels import Parts
 from unsplit.errors import BatchWarning, PartitionWarning
 from unsplit.estimator import merge_overclustering
 from unsplit.merging.evidence import Columns, Mixtures
@@ -61,10 +61,10 @@ def ragged():
     """Five clusters in three batches: some parts are empty, one holds one; 3 and 4 never meet."""
     rng = np.random.default_rng(1)
     sizes = np.array([[20, 12, 9, 15, 0], [8, 25, 0, 0, 11], [14, 1, 18, 0, 10]])
-    subclusters = np.repeat(np.arange(15), sizes.ravel())
-    batch, labels = subclusters // 5, subclusters % 5
-    X = rng.standard_normal((len(subclusters), 2)) + np.column_stack([labels, 2 * batch])
-    order = rng.permutation(len(subclusters))
+    parts = np.repeat(np.arange(15), sizes.ravel())
+    batch, labels = parts // 5, parts % 5
+    X = rng.standard_normal((len(parts), 2)) + np.column_stack([labels, 2 * batch])
+    order = rng.permutation(len(parts))
     with pytest.warns(BatchWarning) as caught:
         result = quick(X[order], labels[order], batch[order])
     return result, caught, (X[order], labels[order], batch[order])
@@ -97,7 +97,7 @@ def test_auto_merges_within_batches_what_a_test_keeps_apart_without(estimates):
     found = merger.fit_predict(X, initial_labels=labels, batch=batch)
     assert merger.tree_.groups.tolist() == [0, 0, 1]
     assert np.array_equal(found, [0, 0, 1] @ (labels == np.arange(3)[:, None]))
-    # New observations need no batch: its subclusters make up a cluster.
+    # New observations need no batch: its parts in batches make up a cluster.
     assert merger.predict([[0, 0, 0], [0, 3, 0], [4, 0, 0]]).tolist() == [0, 0, 1]
 
 
@@ -413,12 +413,11 @@ def test_save_and_load_keep_batches(ragged, tmp_path):
 
 
 def test_cells_by_hand():
-    subclusters = Subclusters.cut(np.array([2, 0, -1, 0, 2]), np.array([1, 0, 0, 1, 1]))
-    assert subclusters.table.tolist() == [[1, 0, 0], [1, 0, 2]]
-    merged, new = subclusters.joined(np.array([0, 1, 0]))
-    assert merged.table.tolist() == [[1], [3]]
-    assert new.tolist() == [0, 1, 1]
-    assert merged.of_rows.tolist() == [1, 0, -1, 1, 1]
+    parts = Parts.cut(np.array([2, 0, -1, 0, 2]), np.array([1, 0, 0, 1, 1]))
+    assert parts.table.tolist() == [[1, 0, 0], [1, 0, 2]]
+    again = parts.renumbered(np.array([0, 2, -1, 1, 0]))
+    assert again.table.tolist() == parts.table.tolist()
+    assert again.cluster.tolist() == [2, 0, 0]
 
 
 # --- bad input, files ----------

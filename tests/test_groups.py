@@ -28,13 +28,13 @@ from unsplit.merging.evidence import Columns, Mixtures
 from unsplit.merging.neighbours.graph import graph_of_scores, nearest
 from unsplit.merging.remerge import _drawn
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold
 from unsplit.pairwise.groups import (
     deal_groups,
     effective_numbers,
     group_p_value,
     separate_groups,
 )
+from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold
 from unsplit.pairwise.result import by_groups
 
 FAST = {"training": TrainConfig(epochs=3), "random_state": 0, "device": "cpu"}

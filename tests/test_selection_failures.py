@@ -14,7 +14,7 @@ from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.loop import MAX_EPOCHS, USUAL, Training
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.selection import Candidate
 
 

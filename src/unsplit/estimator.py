@@ -614,7 +614,7 @@ def _neighbours(
         if not isinstance(fitted.rows, VectorRows):
             return graph_of_scores(fitted.result, near.get("n_neighbors", N_NEIGHBOURS))
         features = fitted.rows
-    with_batches = None if fitted.subclusters.n_batches == 1 else batch
+    with_batches = None if fitted.outputs.n_batches == 1 else batch
     graph = neighbour_graph(
         features, labels, batch=with_batches, groups=groups, device=settings.device, **near
     )

@@ -19,7 +19,7 @@ from unsplit.data.array_files import checksum, digest
 from unsplit.data.feature_checks import warn_of_order
 from unsplit.data.labels import (
     EncodedLabels,
-    Subclusters,
+    Parts,
     encode_batches,
     encode_labels,
     refuse_other_order,
@@ -65,19 +65,17 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
 from unsplit.old_names import refuses_old_options
-from unsplit.pairwise.folds import (
-    USUAL_FOLDS,
-    crossfit_folds,
-    folds_by_need,
-    holdout_fold,
-    require_folds,
-)
 from unsplit.pairwise.groups import check_groups, check_overlap
 from unsplit.pairwise.heldout_scores import (
+    USUAL_FOLDS,
     Fitted,
     Trained,
     best_of,
+    crossfit_folds,
+    folds_by_need,
     heldout_scores,
+    holdout_fold,
+    require_folds,
     summarize,
 )
 from unsplit.pairwise.result import PairwiseTVD
@@ -338,11 +336,11 @@ def fit(
         given = getattr(rows, "values", None)
         if shared and groups is None and isinstance(given, np.ndarray) and not is_mapped(given):
             warn_of_order(given, encoded.clusters)
-        subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
+        outputs = outputs_of(encoded, batch, rows, NOTHING_KNOWN, shared)
         of_rows = groups_of(encoded, groups, batch, rows, shared)
         named = " or ".join(recipe.name for recipe in recipes)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, named)
-        n_clusters, n_batches = len(encoded.cluster_ids), subclusters.n_batches
+        n_clusters, n_batches = len(encoded.cluster_ids), outputs.n_batches
         # By the free memory of rank 0, if there are several processes.
         is_sparse = current().share(
             settings.is_sparse(n_clusters, n_batches, in_groups=of_rows is not None)
@@ -350,15 +348,14 @@ def fit(
         if is_sparse:
             many = "%s clusters: only pairs that are ever confused are kept"
             log.info(many, f"{n_clusters:,}")
-        order, clusters = canonical_order(rows.keys, subclusters.of_rows)
+        order, of_content = canonical_order(rows.keys, outputs.of_rows)
+        outputs = outputs.renumbered(of_content)
         rng = generator_of(random_state)
-        folds = settings.folds(order, clusters, of_rows, rng)
-        k = len(subclusters.cluster)
+        folds = settings.folds(order, of_content, of_rows, rng)
+        k = len(outputs.cluster)
         require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
-        _warn_of_single(encoded, subclusters)
+        _warn_of_single(encoded, n_batches)
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
-        names = np.zeros(k, np.int64)
-        names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))
         lent_on = where if is_users(settings.backbone, settings.config().augment) else None
         found: list[Trained] = []
@@ -373,7 +370,7 @@ def fit(
                     if checkpoint is not None and not found:
                         about = {
                             "data": digest(np.sort(rows.keys)),
-                            "labels": [digest(rows.keys[order]), digest(clusters[order])],
+                            "labels": [digest(rows.keys[order]), digest(of_content[order])],
                             **({} if of_rows is None else {"groups": digest(of_rows[order])}),
                             "settings": _described(networks, config, settings),
                             "seed": [seed, str(rng.bit_generator.state)],
@@ -382,17 +379,17 @@ def fit(
                         checkpoint.begin(about)
                     # The file has room for the networks of one training.
                     scores, history = heldout_scores(
-                        networks, rows, clusters, folds, config, rng, reporter, names,
-                        config.epochs, checkpoint if len(recipes) == 1 else None,
+                        networks, rows, outputs, folds, config, rng, reporter,
+                        checkpoint if len(recipes) == 1 else None,
                     )  # fmt: skip
                 found.append(Trained(recipe.name, config, networks, scores, history))
         best = found[0]
         if len(found) > 1:
             with private_randomness(seed):
-                best = best_of(found, rows, clusters, folds, names, subclusters)
+                best = best_of(found, rows, outputs, folds)
             log.info("the highest A: %s", best.name)
-        result = summarize(best.scores, subclusters, best.history, encoded, is_sparse, of_rows)
-        return Fitted(rows, clusters, folds, names, subclusters, result, best)
+        result = summarize(best, outputs, encoded, is_sparse, of_rows)
+        return Fitted(rows, outputs, folds, result, best)
 
 
 def require_memory_of_estimate(
@@ -442,35 +439,27 @@ def _described(
     }
 
 
-def subclusters_of(
+def outputs_of(
     encoded: EncodedLabels,
     batch: ArrayLike | None,
     rows: Rows,
     consequence: str,
     shared: bool = True,
-) -> Subclusters:
+) -> Parts:
     """Return the classes that the network learns: clusters, or clusters within batches.
 
-    Parameters
-    ----------
-    encoded : EncodedLabels
-    batch : array-like of shape (n,) or None
-    rows : Rows
-    consequence : str
-        Completes the warning about pairs of clusters that share no batch.
-    shared : bool
-        Whether it is an error that no two clusters share a batch.
+    ``consequence`` completes the warning about pairs of clusters that share no batch; ``shared``
+    says whether it is an error if no two do.
     """
-    one = np.zeros(len(rows), np.int64)
     if batch is None:
-        return Subclusters.cut(encoded.clusters, one)
+        return Parts.cut(encoded.clusters)
     batches = encode_batches(batch, encoded)
     if batches.max() == 0:
-        return Subclusters.cut(encoded.clusters, one)
+        return Parts.cut(encoded.clusters)
     # Batches are numbered by content, so that their names do not change the result.
-    subclusters = Subclusters.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
-    check_overlap(subclusters, encoded.cluster_ids, consequence, shared)
-    return subclusters
+    outputs = Parts.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
+    check_overlap(outputs, encoded.cluster_ids, consequence, shared)
+    return outputs
 
 
 def groups_of(
@@ -503,11 +492,11 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-def _warn_of_single(encoded: EncodedLabels, subclusters: Subclusters) -> None:
+def _warn_of_single(encoded: EncodedLabels, n_batches: int) -> None:
     """Warn of clusters of one observation, unless there are batches."""
     k = len(encoded.cluster_ids)
     alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
-    if len(alone) and subclusters.n_batches == 1:
+    if len(alone) and n_batches == 1:
         named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")
         warn(
             f"{len(alone)} of {k} clusters have one observation ({named}), which cannot be "

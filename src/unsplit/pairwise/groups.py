@@ -5,8 +5,8 @@ are not.  So whole groups are held out, and errors and tests count groups.  A cl
 single group cannot be held out and trained on at once: nothing is known about it from other groups.
 
 **Within batches** clusters are compared so that batch effects do not count as differences.  The
-network learns to tell *subclusters* apart: the part of one cluster in one batch.  The score of an
-observation of batch b for cluster i is the output for subcluster (i, b).  Differences of such
+network has one output for each part of a cluster in a batch.  The score of an observation of batch
+b for cluster i is the output for the part (i, b).  Differences of such
 scores estimate log density ratios within the batch, however much the batches differ.
 """
 
@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.special import gammaln, ndtr
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.labels import Subclusters
+from unsplit.data.labels import Parts
 from unsplit.errors import BatchWarning, InputError, SmallClusterWarning, warn
 from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.statistics import (
@@ -50,7 +50,7 @@ def check_groups(
 
 def _has_several_groups(clusters: Index, groups: Index) -> NDArray[np.bool_]:
     """Whether each cluster has observations of at least two groups, shape (k,)."""
-    parts = Subclusters.cut(clusters, groups)
+    parts = Parts.cut(clusters, groups)
     return np.bincount(parts.cluster, minlength=int(clusters.max()) + 1) > 1
 
 
@@ -85,7 +85,7 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
     >>> deal_groups(np.repeat([0, 1], 4), np.array([0, 0, 1, 2, 3, 3, 4, 4]), [0.5, 0.5])
     array([0, 0, 1, 1, 1, 1, 0, 0])
     """
-    parts = Subclusters.cut(clusters, groups)
+    parts = Parts.cut(clusters, groups)
     cluster, group, sizes = parts.cluster, parts.batch, parts.sizes
     k, share = int(clusters.max()) + 1, np.asarray(shares, float)
     n_groups = np.bincount(cluster, minlength=k)
@@ -122,7 +122,7 @@ def held_out_groups(scores: HeldoutScores) -> Index:
     assert scores.groups is not None
     if not len(scores.clusters):
         return np.zeros(scores.n_clusters, np.int64)
-    parts = Subclusters.cut(scores.clusters, scores.groups)
+    parts = Parts.cut(scores.clusters, scores.groups)
     return np.bincount(parts.cluster, minlength=scores.n_clusters)
 
 
@@ -135,7 +135,7 @@ def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> Matri
     import torch
 
     assert scores.groups is not None
-    parts = Subclusters.cut(scores.clusters, scores.groups)
+    parts = Parts.cut(scores.clusters, scores.groups)
     sums = torch.zeros(len(parts.cluster), scores.n_clusters, dtype=torch.float64)
     done = 0
     for block, clusters in scores.blocks():
@@ -151,7 +151,7 @@ def counts_of_pair(
     values: NDArray[np.float64], of_a: NDArray[np.bool_], groups: Index, hit_rate: Matrix
 ) -> Matrix:
     """:func:`effective_counts_of_groups` of one pair, from its score differences; shape (2, 2)."""
-    parts = Subclusters.cut((~of_a).astype(np.int64), groups)
+    parts = Parts.cut((~of_a).astype(np.int64), groups)
     won = np.where(of_a, values > 0, values < 0) + (values == 0) / 2
     hits = np.bincount(parts.of_rows, won) / parts.sizes
     both = np.where(parts.cluster[:, None] == np.arange(2), 0.5, hits[:, None])
@@ -240,7 +240,7 @@ def group_p_value(
     """
     if of_a.all() or not of_a.any():
         return 1.0
-    parts = Subclusters.cut((~of_a).astype(np.int64), groups)
+    parts = Parts.cut((~of_a).astype(np.int64), groups)
     part, side, group, sizes = parts.of_rows, parts.cluster, parts.batch, parts.sizes
     fold = folds[np.unique(part, return_index=True)[1]]
     first, single = side == 0, np.bincount(group)[group] == 1
@@ -275,14 +275,14 @@ def group_p_value(
 
 
 def check_overlap(
-    subclusters: Subclusters, names: NDArray[np.generic], consequence: str, required: bool = True
+    parts: Parts, names: NDArray[np.generic], consequence: str, required: bool = True
 ) -> None:
     """Warn if some pairs share no batch; raise an error if none does and that is ``required``.
 
     ``consequence`` is the end of the warning: what this means for such pairs.
     """
     # A single observation cannot be held out, so it does not count.
-    table = np.where(subclusters.table > 1, subclusters.table, 0)
+    table = np.where(parts.table > 1, parts.table, 0)
     unknown = np.argwhere(np.triu(shared_batches(table) == 0, 1))
     n_pairs = len(names) * (len(names) - 1) // 2
     if len(unknown) == n_pairs and required:

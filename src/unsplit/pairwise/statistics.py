@@ -208,7 +208,7 @@ def pair_weights(counts: Index) -> Matrix:
     """Weight of one batch for every pair, n_i n_j / (n_i + n_j), given its counts (k,).
 
     Both directions of a pair have the same weight.  A network that favours the larger of two
-    subclusters then gains on one side what it loses on the other, and the mean over batches is
+    parts then gains on one side what it loses on the other, and the mean over batches is
     unbiased.
 
     Examples
