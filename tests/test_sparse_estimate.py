@@ -208,7 +208,7 @@ def test_the_form_is_chosen_by_the_number_of_clusters_and_the_log_says_so(monkey
     monkeypatch.setattr(api, "available_memory", lambda: 2**40)
     assert not Settings().is_sparse(10_000)
     assert Settings().is_sparse(10_001)
-    assert not Settings().is_sparse(10_001, n_batches=2)
+    assert not Settings().is_sparse(10_001, divided=True)
     monkeypatch.setattr(api, "MANY_CLUSTERS", 3)
     with caplog.at_level(logging.INFO, logger="unsplit"):
         found = pairwise_tvd(X, LABELS, **QUICK)

@@ -572,7 +572,7 @@ def merge_overclustering(
     if features is not None:
         features = feature_matrix(features, len(encoded.clusters))
     k = len(encoded.cluster_ids)
-    if batch is None and settings.is_sparse(k, in_groups=groups is not None):
+    if settings.is_sparse(k, batch is not None or groups is not None):
         merge_options.check_sparse()
     else:
         check_memory(k, MATRICES_OF_SCORES)

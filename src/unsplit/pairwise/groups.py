@@ -17,7 +17,6 @@ from scipy.special import gammaln, ndtr
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import Parts
-from unsplit.errors import BatchWarning, InputError, SmallClusterWarning, warn
 from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.statistics import (
     CROSSFIT_VARIANCE,
@@ -27,28 +26,7 @@ from unsplit.pairwise.statistics import (
 )
 
 
-def check_groups(
-    clusters: Index, groups: Index, names: NDArray[np.generic], required: bool = True
-) -> None:
-    """Warn of clusters that are one group; an error, if ``required``, where nearly all are."""
-    alone = names[~_has_several_groups(clusters, groups)]
-    if len(names) - len(alone) < 2 and required:
-        raise InputError(
-            f"{len(alone)} of {len(names)} clusters are one group each, so no pair can be compared "
-            "on groups that were not trained on; pass clusters of several groups, or as groups "
-            "shorter parts that do not depend on each other, such as blocks of a track."
-        )
-    if len(alone):
-        named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")
-        warn(
-            f"{len(alone)} of {len(names)} clusters are one group each ({named}), so nothing is "
-            "known about them from other groups: their TVDs and p-values are set to 1, and their "
-            "intervals to [0, 1].",
-            SmallClusterWarning,
-        )
-
-
-def _has_several_groups(clusters: Index, groups: Index) -> NDArray[np.bool_]:
+def has_several_groups(clusters: Index, groups: Index) -> NDArray[np.bool_]:
     """Whether each cluster has observations of at least two groups, shape (k,)."""
     parts = Parts.cut(clusters, groups)
     return np.bincount(parts.cluster, minlength=int(clusters.max()) + 1) > 1
@@ -64,7 +42,7 @@ def separate_groups(clusters: Index, groups: Index) -> Index:
     >>> separate_groups(np.array([0, 0, 1, 1]), np.array([5, 6, 7, 7]))
     array([ 5,  6, -1, -1])
     """
-    several = np.append(_has_several_groups(clusters, groups), True)  # the last is noise
+    several = np.append(has_several_groups(clusters, groups), True)  # the last is noise
     return np.where(several[clusters], groups, -1)
 
 
@@ -272,31 +250,6 @@ def group_p_value(
 
 
 # --- batches --------------------------------------------------------------------------------------
-
-
-def check_overlap(
-    parts: Parts, names: NDArray[np.generic], consequence: str, required: bool = True
-) -> None:
-    """Warn if some pairs share no batch; raise an error if none does and that is ``required``.
-
-    ``consequence`` is the end of the warning: what this means for such pairs.
-    """
-    # A single observation cannot be held out, so it does not count.
-    table = np.where(parts.table > 1, parts.table, 0)
-    unknown = np.argwhere(np.triu(shared_batches(table) == 0, 1))
-    n_pairs = len(names) * (len(names) - 1) // 2
-    if len(unknown) == n_pairs and required:
-        raise InputError(
-            "no two clusters share a batch with at least two observations of each, so no pair can "
-            "be compared within a batch; leave batch out, or use batches that clusters share."
-        )
-    if len(unknown):
-        named = ", ".join(f"{names[i]}–{names[j]}" for i, j in unknown[:3])
-        warn(
-            f"{len(unknown)} of {n_pairs} pairs of clusters share no batch with at least two "
-            f"observations of each ({named}{', …' if len(unknown) > 3 else ''}), so {consequence}.",
-            BatchWarning,
-        )
 
 
 def shared_batches(counts: Index) -> Index:

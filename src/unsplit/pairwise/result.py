@@ -332,13 +332,13 @@ class PairwiseTVD:
         >>> result.reordered(np.array([1, 0])).cluster_ids
         array([1, 0])
         """
-        order, k = numeric_array("order", order, 1), self.n_clusters
-        if not np.array_equal(np.sort(order), np.arange(k)):
+        given, k = numeric_array("order", order, 1), self.n_clusters
+        if not np.array_equal(np.sort(given), np.arange(k)):
             raise InputError(
                 f"order must hold each of 0 to {k - 1} once, got {shown(order)}; pass the "
                 "positions of all clusters."
             )
-        order = order.astype(np.int64)
+        order = given.astype(np.int64)
         known: dict[str, Any] = {name: of for name, of in vars(self).items() if of is not None}
         of_clusters = {"cluster_ids", "sizes", "n_heldout", "n_groups", "capped"} & known.keys()
         of_pairs, both = {"hit_rate", "n_effective"} & known.keys(), np.ix_(order, order)
@@ -378,8 +378,8 @@ class PairwiseTVD:
             raise InputError(f"level must be between 0 and 1, got {shown(level)}; 0.95 is usual.")
         ends = partial(stats.tvd_interval, level=level, n_folds=self.scores.n_folds)
         if self.is_sparse:
-            low = self.pairs.matrix(lambda hits, n: ends(hits, n)[0], 0.0)
-            return low, self.pairs.matrix(lambda hits, n: ends(hits, n)[1], 0.0)
+            sides = (lambda hits, n: ends(hits, n)[0], lambda hits, n: ends(hits, n)[1])
+            return self.pairs.matrix(sides[0], 0.0), self.pairs.matrix(sides[1], 0.0)
         low, high = ends(self.hit_rate, self._counted)
         return _finished(low, 0.0), _finished(high, 0.0)
 
