@@ -170,13 +170,9 @@ def test_a_saved_estimate_comes_back(tmp_path, with_scores):
 
 
 CHANGES = {
-    "misses.indptr must divide": lambda a: a["misses.indptr"].__setitem__(-1, 10**6),
-    "misses must be between different clusters": lambda a: a["misses.indices"].__setitem__(0, 12),
-    "between different clusters": lambda a: a["misses.indices"].__setitem__(0, 0),
+    "misses are no sparse matrix": lambda a: a["misses.indptr"].__setitem__(-1, 10**6),
+    "misses are no sparse": lambda a: a["misses.indices"].__setitem__(0, 12),
     "misses.data must be": lambda a: a["misses.data"].__setitem__(0, -1.0),
-    "misses must not be more than is held out": lambda a: a["misses.data"].__setitem__(0, 1e3),
-    "capped must not be larger": lambda a: a["capped"].__setitem__(0, 1000),
-    "n_heldout must be the sum of counts": lambda a: a["counts"].__setitem__((0, 0), 77),
     "p_value must be": lambda a: a["p_value"].__setitem__(0, 2.0),
 }
 
