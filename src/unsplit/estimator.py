@@ -61,9 +61,9 @@ from unsplit.pairwise.api import (
     fit,
     reporting,
 )
+from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import nothing_held_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -572,7 +572,7 @@ def merge_overclustering(
     if features is not None:
         features = feature_matrix(features, len(encoded.clusters))
     k = len(encoded.cluster_ids)
-    if batch is None and settings.is_sparse(k, in_groups=groups is not None):
+    if settings.is_sparse(k, batch is not None or groups is not None):
         merge_options.check_sparse()
     else:
         check_memory(k, MATRICES_OF_SCORES)
@@ -614,7 +614,7 @@ def _neighbours(
         if not isinstance(fitted.rows, VectorRows):
             return graph_of_scores(fitted.result, near.get("n_neighbors", N_NEIGHBOURS))
         features = fitted.rows
-    with_batches = None if fitted.subclusters.n_batches == 1 else batch
+    with_batches = None if fitted.outputs.n_batches == 1 else batch
     graph = neighbour_graph(
         features, labels, batch=with_batches, groups=groups, device=settings.device, **near
     )

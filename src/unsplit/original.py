@@ -57,7 +57,7 @@ from unsplit.networks.training.loop import (
 )
 from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, kind_for
-from unsplit.pairwise.scores import nothing_held_out
+from unsplit.pairwise.divergences import nothing_held_out
 
 # Distances between the groups of the initial clusters, numbered from 0.
 Estimate = Callable[[Index], Matrix]
