@@ -188,7 +188,7 @@ BAD = {
                        "'X'); did you mean 'X_pca'?"),
     "layer": (("--labels", "leiden", "--use-rep", "layers/raw"), "cells.h5ad has no layer 'raw' "
               "(its layers: 'counts'); check the name."),
-    "gaps": (("--labels", "leiden", "--use-rep", "bad"), "cells.h5ad contains infinity"),
+    "gaps": (("--labels", "leiden", "--use-rep", "bad"), "Input X contains infinity"),
     "not counts": (("--labels", "leiden", "--use-rep", "raw"), "raw of cells.h5ad holds values "
                    "that are not counts, such as"),
     "one": (("--labels", "one"), "column 'one' of cells.h5ad has only one cluster ('T')"),

@@ -156,7 +156,7 @@ def test_full_disk(refuses, monkeypatch):
 
 
 def test_missing_packages(refuses, monkeypatch):
-    monkeypatch.setattr("unsplit.cli.outputs.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     refuses(
         merge("--also", "figures"), "--also figures needs matplotlib: pip install unsplit[figures]"
     )
@@ -233,7 +233,10 @@ def no_training(monkeypatch):
             "Invalid value for '--n-clusters': must be a number, or a range such as 8-20, got "
             "'some'.",
         ),
-        ("--also all", "Invalid value for '--also': 'all' is not one of figures, h5ad, scores."),
+        (
+            "--also all",
+            "Invalid value for '--also': 'all' is not one of 'figures', 'h5ad', 'scores'.",
+        ),
         ("--max-tvd 2", "Invalid value for '--max-tvd': 2.0 is not in the range 0<=x<=1."),
         ("--epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
     ],
@@ -299,6 +302,6 @@ def test_over_clusterings_that_cannot_be_made(arguments, sentence, refuses):
 
 
 def test_a_mistake_of_ours_is_not_hidden(monkeypatch):
-    monkeypatch.setattr("unsplit.estimator.merge_overclustering", lambda *_: 1 / 0)
+    monkeypatch.setattr("unsplit.estimator.fit", lambda *_, **__: 1 / 0)
     assert isinstance(merge().exception, ZeroDivisionError)
     assert not Path("out").exists()

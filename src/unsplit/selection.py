@@ -44,7 +44,6 @@ from unsplit.networks.registry import (
 )
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import EpochRecord
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, check_progress, fit, is_share
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.scores import nothing_held_out
@@ -309,7 +308,6 @@ class Selection:
         return "\n".join(lines)
 
 
-@refuses_old_options
 def select(
     X: Any,
     labels: ArrayLike,

@@ -309,7 +309,7 @@ def test_a_full_disk_is_told_with_the_folder(monkeypatch):
 @pytest.mark.parametrize("out", ["/dev/null/out", "/proc/none/out", "data.csv", "data.csv/out"])
 def test_an_out_that_cannot_be_written_is_noticed_before_training(out, monkeypatch):
     write_data()
-    monkeypatch.setattr("unsplit.estimator.merge_overclustering", None)
+    monkeypatch.setattr("unsplit.estimator.fit", None)
     result = merge(out=out)
     assert result.exit_code == 2
     assert f"cannot write to {out}" in result.stderr
@@ -333,7 +333,7 @@ def test_a_value_that_is_too_large_is_named_with_its_file_and_row():
     result = merge()
     assert result.exit_code == 2
     assert (
-        "data.csv has values as large as 1e+300 (observation 'r3' of data.csv, feature 0), beyond"
+        "X has values as large as 1e+300 (observation 'r3' of data.csv, feature 0), beyond"
         in result.stderr
     )
 

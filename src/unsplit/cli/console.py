@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import shlex
 import sys
 import time
 import warnings
@@ -179,6 +178,10 @@ class Console(Reporter):
             self.seconds[self.phase], self._start = seconds, None
             self.event("finished", phase=self.phase, seconds=seconds)
 
+    def described(self) -> dict[str, Any]:
+        """What the files of a result say about the run: its warnings, and seconds per phase."""
+        return {"warnings": self.warnings, "seconds": self.seconds}
+
     def on_progress(self, done: int, total: int) -> None:
         """Show how much of the phase is done."""
         self._view.on_progress(done, total)
@@ -245,7 +248,7 @@ def interruptible(
         sentence = f"interrupted after all results were written to {out}"
         if _identity(out) == before:
             state = f"{out} {'is unchanged' if existed else 'was not made'}"
-            sentence = f"interrupted while {console.phase}; {_kept(checkpoint, state)}"
+            sentence = f"interrupted while {console.phase}; {kept_by(checkpoint)}, and {state}"
         raise Interrupted(sentence) from None
     except OSError as error:
         if error.errno not in NO_SPACE:
@@ -256,12 +259,11 @@ def interruptible(
         ) from None
 
 
-def _kept(checkpoint: Checkpoint | None, state: str) -> str:
-    """What is left of an interrupted run, and how to go on."""
+def kept_by(checkpoint: Checkpoint | None) -> str:
+    """What is left of a run that was stopped, and how to go on."""
     if checkpoint is None or not checkpoint.exists():
-        return f"nothing of this run is kept, and {state}"
-    command = shlex.join(["unsplit", *(click.get_current_context().obj or [])])
-    return f"{checkpoint.folder} keeps what was done so far, and {state}; to go on: {command}"
+        return "nothing of this run is kept"
+    return f"{checkpoint.folder} keeps what was done so far (the same command goes on from there)"
 
 
 def _identity(out: str) -> tuple[int, int] | None:

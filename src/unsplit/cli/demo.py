@@ -7,7 +7,7 @@ import os
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -19,11 +19,11 @@ from sklearn.metrics import adjusted_rand_score
 from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible
-from unsplit.cli.merge import Task, merge_into
-from unsplit.cli.outputs import ExtraFiles
-from unsplit.cli.reading import Input
+from unsplit.cli.merge import merge_into
+from unsplit.cli.reading import Run
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import output_folder, write_csv
+from unsplit.estimator import ClusterMerger
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.tree import MergeTree
@@ -32,7 +32,6 @@ from unsplit.report.api import PAGE, RESULT
 
 DATA, LABELS = "digits.csv", "cluster"
 N_PIECES, N_DIGITS = 40, 10
-NETWORK: dict[str, Any] = {"backbone": "auto", "cv": "auto", "training": None, "device": "auto"}
 
 
 @click.command(
@@ -66,17 +65,19 @@ def demo(out: str, seed: int, report: bool) -> None:
     rest = ["--labels", LABELS, "--out", "merged", "--seed", str(seed)]
     command = shlex.join(["unsplit", "merge", data, *rest])
     click.get_current_context().obj = shlex.split(command)[1:]  # what the page says to type
-    also = () if find_spec("matplotlib") is None else ("figures",)
-    task = Task(Input(data, LABELS), {}, ExtraFiles(also, report))
-    console, kept = Console(), outputs.checkpoint_beside(out)
+    extra = ["report"] if report else []
+    extra += [] if find_spec("matplotlib") is None else ["figures"]
+    run, console, kept = Run(data, LABELS, out=out), Console(), outputs.checkpoint_beside(out)
+    merger = ClusterMerger(random_state=seed, progress=console, checkpoint=kept)
     results = output_folder(out, outputs.versions(), outputs.WRITTEN)
     with interruptible(out, console, kept), console.show_warnings(), results as folder:
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
-        console.plan(["reading", *PHASES, *task.extra.last_phases])
+        console.plan(["reading", *PHASES, "writing", *(["making the page"] if report else [])])
         with console.stage("reading"):
             digits, truth = overclustered_digits(seed)
         _write_data(folder / DATA, digits)
-        merger = merge_into(folder, task, digits, NETWORK, console, seed, kept)
+        info = merge_into(folder, run, digits, merger, console, extra)
+        outputs.write_result(folder / RESULT, info, console)
     kept.remove()
     lines = summary.of_merge(merger.tree_, n_noise=0)
     assert merger.neighbours_ is not None  # digits are vectors

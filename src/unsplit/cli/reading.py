@@ -1,28 +1,26 @@
-"""Reading the input of a command."""
+"""What a command is asked to do with which input, and reading that input."""
 
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unsplit._typing import Index
 from unsplit.cli import summary
 from unsplit.cli.console import Console
 from unsplit.data.cells import clusterings_in
 from unsplit.data.readers.api import read
 from unsplit.data.readers.h5ad import open_cells
 from unsplit.data.readers.observations import Observations, with_vectors
-from unsplit.data.readers.tables import listing, shortened
+from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError
-from unsplit.report.collect import checked_picture
+from unsplit.networks.training.loop import TrainConfig
 
 # Options that say which columns of a table, or which matrix of cells, are compared.
 READING = ("id", "features", "drop", "scale", "use_rep")
+# Not a network: several are tried, and the most accurate one is used.
+SELECT = "select"
 
 
 @dataclass(frozen=True)
@@ -71,6 +69,32 @@ class Input:
         return {"data": self.data, "labels": self.clusters} | {n: v for n, v in more.items() if v}
 
 
+@dataclass(frozen=True)
+class Run(Input):
+    """What ``merge`` and ``distances`` have in common, by the names of their options."""
+
+    out: str = ""
+    backbone: str = "auto"
+    cv: int | float | str = "auto"
+    epochs: int | None = None
+    device: str = "auto"
+    seed: int | None = None
+    as_json: bool = False
+    progress: bool | None = None
+
+    @property
+    def selects(self) -> bool:
+        """Whether several networks are tried first."""
+        return self.backbone == SELECT
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """The options of an estimate, as in Python."""
+        training = None if self.epochs is None else TrainConfig(epochs=self.epochs)
+        backbone = "auto" if self.selects else self.backbone
+        return {"backbone": backbone, "cv": self.cv, "training": training, "device": self.device}
+
+
 def read_clustered(source: Input, console: Console) -> Observations:
     """Read observations with the cluster of each, and more of each if it is named."""
     data = source.data
@@ -96,40 +120,3 @@ def _clusterings_of(data: str) -> str:
     with open_cells(Path(data)) as cells:
         names = clusterings_in(cells.obs)
     return f" (these look like clusterings: {listing(names)})" if names else ""
-
-
-def read_picture(path: str, clusters: Index) -> NDArray[np.float64]:
-    """Read two coordinates of every row, and refuse a file that has others."""
-    xy = np.asarray(read(path).X)
-    try:
-        checked_picture(xy, len(clusters))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return xy
-
-
-@contextmanager
-def observations_named(read: Observations, data: str) -> Iterator[None]:
-    """Let errors name the file and the id of an observation, which the library only counts.
-
-    Examples
-    --------
-    >>> read = Observations(np.eye(2), None, np.array(["a/1.npy", "b/1.npy"]), None)
-    >>> with observations_named(read, "shapes"):
-    ...     raise InputError("observation 1 of X has values that are NaN.")
-    Traceback (most recent call last):
-    unsplit.errors.InputError: observation 'b/1.npy' of shapes has values that are NaN.
-    """
-    try:
-        yield
-    except InputError as error:
-        ids = read.row_ids.tolist()
-
-        def name(found: re.Match[str]) -> str:
-            which = int(found[1])
-            shown = shortened(repr(ids[which])) if which < len(ids) else found[1]
-            return f"observation {shown} of {data}"
-
-        said = re.sub(r"\bobservation (\d+)\b( of X\b)?", name, str(error))
-        said = re.sub(r"^(Input )?X (?=has|contains)", lambda _: f"{data} ", said)
-        raise InputError(said) from error

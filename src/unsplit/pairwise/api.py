@@ -64,7 +64,6 @@ from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.folds import (
     USUAL_FOLDS,
     crossfit_folds,
@@ -117,7 +116,6 @@ NOTHING_KNOWN = (
 )
 
 
-@refuses_old_options
 def pairwise_tvd(
     X: Any,
     labels: ArrayLike,

@@ -121,7 +121,7 @@ def _leave(error: BaseException, ranks: Ranks, screen: Any, kept: Callable[[], s
         if lost:
             sentence = (
                 f"one of the {ranks.size} processes of this run has ended or was stopped, and the "
-                f"others cannot go on without it; {kept()}"
+                f"others cannot go on without it; {kept()}."
             )
         with contextlib.suppress(OSError):
             screen.write(f"unsplit: {' '.join(sentence.split())}\n")
