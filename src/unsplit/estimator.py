@@ -532,4 +532,6 @@ def _in_one_sentence(error: str) -> str:
     reason = lines[0].rstrip(".:")
     if "NaN" in reason or "infinity" in reason:
         return f"{reason}; remove those rows or fill in the values first."
+    if "omplex" in reason:
+        return f"{reason}: X must hold real numbers."
     return f"{reason}. {lines[-1]}" if lines[-1].startswith("Reshape") else f"{reason}."

@@ -299,9 +299,7 @@ class Accuracies:
             epochs=self.settings.config().epochs,
             draw=every_row,
         )
-        while not training.finished:
-            training.epoch()
-        training.restore()
+        training.run()
 
     def _network(self, fold: Fold, sizes: Index) -> Network:
         k, rows = len(sizes), self.rows

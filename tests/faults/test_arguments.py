@@ -75,10 +75,10 @@ def to_fit(**settings: Any) -> unsplit.ClusterMerger:
 # For each function a call that works, and the kinds of values that are right for its parameters;
 # for those that are not named, none is.
 PATH = {"path": "str"}
-MERGE = dict.fromkeys(
-    ("n_clusters", "max_tvd", "alpha", "rule", "constraints"),
-    "None",
-)
+MERGE = {
+    **dict.fromkeys(("max_tvd", "alpha", "rule", "constraints"), "None"),
+    "n_clusters": "None list",  # the fewest and the most
+}
 TRAIN = {
     "batch": "None",
     "groups": "None",
@@ -139,7 +139,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"path": "x.csv"},
         {
             **dict.fromkeys(("labels", "batch", "groups"), "str None"),
-            **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
+            **dict.fromkeys(("id", "features", "progress", "use_rep"), "None"),
             "scale": "bool",
         },
     ),
@@ -295,7 +295,6 @@ WITHIN = {
     "TrainConfig.over",
     "History.of",
     "ClusterMerger.set_fit_request",
-    "ClusterMerger.fit_predict",  # it calls fit
     "Reporter",
     *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }

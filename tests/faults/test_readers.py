@@ -164,10 +164,6 @@ def test_a_null_character_in_a_path_is_refused(name):
     np.save("d.npy", X)
     refused("null character", data=f"x\0{name}")
     refused(data="d.npy", labels=f"x\0{name}")
-    for data, out in [(f"x\0{name}", "out"), ("d.npy", f"o\0{name}")]:
-        result = unsplit("merge", data, "--labels", "l.csv", "--out", out)
-        assert result.exit_code == 2
-        assert "null character" in result.stderr
 
 
 def test_a_null_character_in_a_list_of_images_costs_only_that_image():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -31,9 +31,17 @@ from unsplit.report.api import PAGE
 from unsplit.report.collect import Source, checked_picture
 from unsplit.selection import select, usual_candidates, without_repeated_warnings
 
-# Describes the result for a .json file, and in lines for the screen, after it has trained and
-# written; it receives a folder, the input, the options of the network, a seed and a checkpoint.
-Work = Callable[[Path, Observations, dict[str, Any], int, Checkpoint, Console], Any]
+
+class Started(NamedTuple):
+    """A run whose input has been read."""
+
+    folder: Path
+    read: Observations
+    network: dict[str, Any]
+    seed: int
+    kept: Checkpoint
+    console: Console
+
 
 share = click.FloatRange(0, 1)
 linked = partial(click.option, multiple=True, callback=options.pairs, metavar="A,B")
@@ -163,23 +171,16 @@ def merge(
     # Refuses before anything is read what contradicts itself.
     MergeOptions(**when).with_constraints(known)
 
-    def work(
-        folder: Path,
-        read: Observations,
-        network: dict[str, Any],
-        seed: int,
-        kept: Checkpoint,
-        console: Console,
-    ) -> Any:
-        options = when | network | {"constraints": known, "metric": metric, "random_state": seed}
-        merger = ClusterMerger(**options, progress=console, checkpoint=kept)
-        info = merge_into(folder, run, read, merger, console, extra, picture)
-        lines = [] if read.representation is None else [summary.of_cells(read)]
+    def work(at: Started) -> Any:
+        own = {"random_state": at.seed, "progress": at.console, "checkpoint": at.kept}
+        merger = ClusterMerger(**when, constraints=known, metric=metric, **at.network, **own)
+        info = merge_into(at, run, merger, extra, picture)
+        lines = [] if at.read.representation is None else [summary.of_cells(at.read)]
         lines += summary.of_merge(
             merger.tree_, merger.pairwise_.n_noise, requested=isinstance(when["n_clusters"], int)
         )
         lines += ["", *summary.of_review(merger.tree_), *summary.of_sample(merger.neighbours_)]
-        lines += summary.of_features(read)
+        lines += summary.of_features(at.read)
         return info, lines + (["", f"Open {Path(run.out, PAGE)} in a browser."] if report else [])
 
     train(
@@ -202,11 +203,9 @@ def _known(must: list[list[str]], cannot: list[list[str]], path: str | None) -> 
 
 
 def merge_into(
-    folder: Path,
+    at: Started,
     run: Run,
-    read: Observations,
     merger: ClusterMerger,
-    console: Console,
     extra: Sequence[str],
     picture: str | None = None,
 ) -> dict[str, Any]:
@@ -214,30 +213,31 @@ def merge_into(
 
     ``demo`` does the same.
     """
+    folder, read = at.folder, at.read
     clusters = encode_labels(np.asarray(read.labels), len(read.row_ids)).clusters
     xy = None if picture is None else checked_picture(read_file(picture).X, len(clusters))
-    seed, settings = merger.random_state, merger.get_params(deep=False)
+    settings = merger.get_params(deep=False)
     with warnings.catch_warnings():
         # Whoever read the columns has warned of them by name.
         warnings.simplefilter("ignore", FeatureWarning)
         merger.fit(read.X, initial_labels=read.labels, batch=read.batch, groups=read.groups)
     tree, graph = merger.tree_, merger.neighbours_
-    with console.stage("writing"):
+    with at.console.stage("writing"):
         outputs.write_merge(folder, read, merger, extra)
         if "h5ad" in extra:
-            keys = {"batch_key": run.batch, "groups_key": run.groups, "random_state": seed}
+            keys = {"batch_key": run.batch, "groups_key": run.groups, "random_state": at.seed}
             outputs.write_cells(folder, run, read, merger, keys)
     info = {"command": "merge"} | run.described() | ({"picture": picture} if picture else {})
-    info |= outputs.described_estimate(read, merger.pairwise_, settings, seed)
+    info |= outputs.described_estimate(read, merger.pairwise_, settings, at.seed)
     if graph is not None and graph.sampled_from is not None:
         info |= {"n_connected": len(graph.rows), "n_connected_from": graph.sampled_from}
     info |= outputs.described_tree(tree)
     if "report" in extra:
-        with console.stage("making the page"):
+        with at.console.stage("making the page"):
             page_of = Source(read.X, clusters, tree.n_initial, read.feature_names, xy, read.shown)
             if read.representation is not None:
                 page_of = outputs.with_genes(page_of, run.data)
-            outputs.write_page(folder, page_of, read, merger, info | console.described())
+            outputs.write_page(folder, page_of, read, merger, info | at.console.described())
     return info
 
 
@@ -273,24 +273,17 @@ def distances(run: Run, also: tuple[str, ...]) -> None:
     (checksums).
     """
 
-    def work(
-        folder: Path,
-        read: Observations,
-        network: dict[str, Any],
-        seed: int,
-        kept: Checkpoint,
-        console: Console,
-    ) -> Any:
-        with console.stage("training"):
-            result = _estimate(read, network, seed, kept, console).result
-        with console.stage("writing"):
-            result.save(folder / outputs.DISTANCES, scores="scores" in also)
-            write_csv(folder / "pairs.csv", result.table())
+    def work(at: Started) -> Any:
+        with at.console.stage("training"):
+            result = _estimate(at.read, at.network, at.seed, at.kept, at.console).result
+        with at.console.stage("writing"):
+            result.save(at.folder / outputs.DISTANCES, scores="scores" in also)
+            write_csv(at.folder / "pairs.csv", result.table())
             if "matrix" in also:
-                write_tvd(folder / outputs.MATRIX, result)
+                write_tvd(at.folder / outputs.MATRIX, result)
         info = {"command": "distances"} | run.described()
-        info |= outputs.described_estimate(read, result, network, seed)
-        return info, [*summary.of_distances(result), "", *summary.of_features(read)]
+        info |= outputs.described_estimate(at.read, result, at.network, at.seed)
+        return info, [*summary.of_distances(result), "", *summary.of_features(at.read)]
 
     written = [*outputs.DISTANCE_FILES, *chain(*(outputs.EXTRA_FILES[word] for word in also))]
     train(run, work, written, ["training", "writing"], seed_of_training=lambda seed: seed)
@@ -301,7 +294,7 @@ def distances(run: Run, also: tuple[str, ...]) -> None:
 
 def train(
     run: Run,
-    work: Work,
+    work: Callable[[Started], Any],
     written: list[str],
     phases: list[str],
     *,
@@ -310,8 +303,9 @@ def train(
 ) -> None:
     """Read, train, perhaps in several processes, and write the folder of results.
 
-    ``work`` trains and writes; ``written`` are its files, one of them a .json file that describes
-    the result; ``phases`` follow reading, and ``named`` are other files that are read.
+    ``work`` trains, writes, and returns a description of the result and lines for the screen;
+    ``written`` are its files, with a .json file for the description; ``phases`` follow reading, and
+    ``named`` are other files that are read.
     """
     network = run.network
     if run.selects:
@@ -336,7 +330,7 @@ def train(
             name_observations(run.data, read.row_ids)
             if run.selects:
                 network = ranks.share(_selected(folder, read, network, seed, console))
-            info, lines = work(folder, read, network, seed, kept, console)
+            info, lines = work(Started(folder, read, network, seed, kept, console))
             file = next(name for name in written if name.endswith(".json"))
             outputs.write_result(folder / file, info, console)
         kept.remove()

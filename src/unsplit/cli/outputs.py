@@ -5,6 +5,7 @@ import os
 import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -83,15 +84,16 @@ def refuse_overwriting(
     """
     require_name(out)
     # Results of an earlier run are removed when new results take their place.
-    files = [*names, MANIFEST, *earlier_results(out)]
-    for name in files:
+    results = [*names, MANIFEST, *earlier_results(out)]
+    for name in results:
         if os.path.isdir(os.path.join(out, name)):
             raise InputError(
                 f"cannot write {name} to {os.path.join(out, '')}: a folder has this name; remove "
                 "it or choose another --out."
             )
-    written = [os.path.join(out, name) for name in files]
-    for path in [data, *map(str, shards_of(data)), *filter(None, named)]:
+    written = [os.path.join(out, name) for name in results]
+    files = [name for name in named if name and os.path.isfile(name)]
+    for path in [data, *map(str, shards_of(data)), *files]:
         refuse_replacing(path, written)
 
 
@@ -340,21 +342,16 @@ def with_genes(source: Source, data: str) -> Source:
 
     ``data`` is the .h5ad file that the cells were read from.
     """
-    n = len(source.clusters)
-    try:
-        with open_cells(Path(data)) as cells:
-            for name in PICTURES if source.picture is None else ():
-                xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
-                if xy.shape == (n, 2) and np.isfinite(xy).all():
-                    source = replace(source, picture=xy, picture_method=f"{name} of {data}")
-                    break
-            X = cells.X
-            if X is None:
-                return source
-            X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else np.asarray(X)
-            values: Any = X.data if scipy.sparse.issparse(X) else X
+    with open_cells(Path(data)) as cells:
+        for name in PICTURES if source.picture is None else ():
+            xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
+            if xy.shape == (len(source.clusters), 2) and np.isfinite(xy).all():
+                source = replace(source, picture=xy, picture_method=f"{name} of {data}")
+                break
+        with suppress(MemoryError):  # of X, which only the page would show
+            X: Any = cells.X
+            values = X.data if scipy.sparse.issparse(X) else np.asarray(X)
             if values.dtype.kind in "biuf" and np.isfinite(values).all():
+                X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else values
                 source = replace(source, shown=X, feature_names=cells.var_names)
-    except MemoryError:  # of X, which only the page would show
-        pass
     return source

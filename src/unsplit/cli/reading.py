@@ -1,7 +1,7 @@
 """What a command is asked to do with which input, and reading that input."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,6 @@ from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError
 from unsplit.networks.training.loop import TrainConfig
 
-# Options that say which columns of a table, or which matrix of cells, are compared.
-READING = ("id", "features", "drop", "scale", "use_rep")
 # Not a network: several are tried, and the most accurate one is used.
 SELECT = "select"
 
@@ -30,7 +28,7 @@ class Input:
     Examples
     --------
     >>> Input("cells.csv", "leiden", drop=("age",)).described()
-    {'data': 'cells.csv', 'labels': 'leiden', 'reading': {'drop': ['age']}}
+    {'data': 'cells.csv', 'labels': 'leiden', 'drop': ('age',)}
     """
 
     data: str
@@ -56,17 +54,13 @@ class Input:
 
     def read(self, progress: Callable[[int, int], None]) -> Observations:
         """Read everything but the vectors."""
-        given = {name: getattr(self, name) for name in READING} | {"groups": self.groups}
-        given["features"] = self.features or None
-        return read(self.data, self.labels, self.batch, **given, progress=progress)
+        given = {f.name: getattr(self, f.name) for f in fields(Input)[1:] if f.name != "vectors"}
+        return read(self.data, **given | {"features": self.features or None}, progress=progress)
 
     def described(self) -> dict[str, Any]:
         """What result.json says about it: the options that were used."""
-        reading = {name: value for name in READING if (value := getattr(self, name))}
-        reading |= {n: list(value) for n, value in reading.items() if isinstance(value, tuple)}
-        more: dict[str, Any] = {"batch": self.batch, "groups": self.groups, "vectors": self.vectors}
-        more |= {"reading": reading}
-        return {"data": self.data, "labels": self.clusters} | {n: v for n, v in more.items() if v}
+        given = {field.name: getattr(self, field.name) for field in fields(Input)}
+        return {name: value for name, value in given.items() if value} | {"labels": self.clusters}
 
 
 @dataclass(frozen=True)
