@@ -79,9 +79,10 @@ def training_step(k: int, batch: int, device: torch.device, recorded: bool = Tru
     X = np.random.default_rng(0).standard_normal((n, DIMENSIONS), np.float32)
     clusters, everything = np.arange(n) % k, np.arange(n)
     rows, fold = vector_rows(X, device), Fold(everything, everything[:0], everything[:0])
-    config = TrainConfig(batch_size=batch)
+    recipe = RECIPES["mlp"]
+    config = TrainConfig(batch_size=batch).over(recipe.training)
     with private_randomness(0):
-        network = build_network(rows, fold, RECIPES["mlp"], k, "softmax")
+        network = build_network(rows, fold, recipe, k, "softmax")
     decay = used_decay(config.weight_decay, k, batch)
     group = Group([network], [fold], config.learning_rate, decay)
     group.recordable &= recorded

@@ -341,7 +341,7 @@ def test_without_scores_everything_about_the_distances_is_saved(three, tmp_path)
 def test_what_needs_the_scores_says_how_to_keep_them(three, tmp_path, use):
     path = tmp_path / "pairs.npz"
     three[2].save(path)
-    with pytest.raises(InputError, match=r"without the held-out scores.*scores=True.*--keep-sc"):
+    with pytest.raises(InputError, match=r"without the held-out scores.*scores=True.*--also sc"):
         use(PairwiseTVD.load(path), tmp_path / "other.npz")
     assert list(tmp_path.iterdir()) == [path]
 

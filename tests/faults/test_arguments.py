@@ -75,10 +75,8 @@ def to_fit(**settings: Any) -> unsplit.ClusterMerger:
 # For each function a call that works, and the kinds of values that are right for its parameters;
 # for those that are not named, none is.
 PATH = {"path": "str"}
-MERGE = {
-    **dict.fromkeys(("max_tvd", "alpha", "rule", "constraints"), "None"),
-    "n_clusters": "None list",  # the fewest and the most
-}
+STOP = {"n_clusters": "None list", **dict.fromkeys(("max_tvd", "alpha", "constraints"), "None")}
+MERGE = {**STOP, "rule": "None"}
 TRAIN = {
     "batch": "None",
     "groups": "None",
@@ -161,7 +159,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         },
     ),
     "Candidate": (Candidate, {}, {}),
-    "ClusterMerger": (to_fit, {}, {**TRAIN, **MERGE, "overclusterer": "None"}),
+    "ClusterMerger": (to_fit, {}, {**TRAIN, **STOP, "overclusterer": "None"}),
     "ClusterMerger.fit": (merger().fit, FIT, DATA),
     "ClusterMerger.predict": (FITTED.predict, {"X": X}, {"X": "square"}),
     "ClusterMerger.predict_proba": (FITTED.predict_proba, {"X": X}, {"X": "square"}),
