@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
@@ -273,33 +273,6 @@ def check_path(name: str, value: object) -> None:
     if not isinstance(value, (str, os.PathLike)):
         raise InputError(
             f"{name} must be the name of a file or folder, got {shown(value)}; pass a str or Path."
-        )
-
-
-def refuse_other_run(
-    path: object, found: Mapping[str, Any], expected: Mapping[str, Any], advice: str
-) -> None:
-    """Raise an error if a file belongs to another run, and say in what the two differ.
-
-    Parameters
-    ----------
-    path : str or path
-    found, expected : mapping of str to plain values
-        What the run of the file and the present run depend on.
-    advice : str
-        What to do, without a full stop.
-
-    Examples
-    --------
-    >>> refuse_other_run("a.json", {"seed": 1}, {"seed": 2}, "remove it")
-    Traceback (most recent call last):
-    unsplit.errors.InputError: a.json belongs to a run with different seed; repeat that run ...
-    """
-    differ = [name for name in expected if found.get(name) != expected[name]]
-    if differ:
-        raise InputError(
-            f"{path} belongs to a run with different {' and '.join(differ)}; repeat that run to "
-            f"continue it, or {advice}."
         )
 
 

@@ -299,7 +299,7 @@ def test_a_full_disk_is_told_with_the_folder(monkeypatch):
     monkeypatch.setattr("unsplit.cli.outputs.write_csv", full)
     result = merge()
     assert result.exit_code == 2
-    assert result.stderr.startswith("unsplit: cannot write to out: no space left on device; free")
+    assert result.stderr.endswith("labels.csv: no space left on device\n")
 
 
 @pytest.mark.parametrize("out", ["/dev/null/out", "/proc/none/out", "data.csv", "data.csv/out"])

@@ -1,6 +1,5 @@
 """What a command shows while it runs: phases, time, warnings; and what it says if it is stopped."""
 
-import errno
 import json
 import os
 import sys
@@ -18,7 +17,6 @@ from unsplit import errors
 from unsplit.cli.program import INTERRUPTED
 from unsplit.data.memory import memory_errors
 from unsplit.data.saving import MANIFEST
-from unsplit.errors import InputError
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter, StepRecord, TimeLeft
 from unsplit.pairwise.api import LESS_DATA
@@ -30,8 +28,6 @@ REPEATED = (
     errors.PartitionWarning,
     errors.CheckpointWarning,
 )
-# The disk is full, or this user's share of it, or a file is larger than the disk allows.
-NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 # Seconds between two events about the same phase.
 PAUSE = 1.0
 
@@ -238,7 +234,7 @@ def interruptible(
 ) -> Iterator[None]:
     """Say after Ctrl-C what is kept, and whether the results in ``out`` are old or new.
 
-    A full disk is an error that names ``out``, and memory that is used up one that says so.
+    Memory that is used up is an error that says so.
     """
     before, existed = _identity(out), os.path.exists(out)
     try:
@@ -250,13 +246,6 @@ def interruptible(
             state = f"{out} {'is unchanged' if existed else 'was not made'}"
             sentence = f"interrupted while {console.phase}; {kept_by(checkpoint)}, and {state}"
         raise Interrupted(sentence) from None
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(
-            f"cannot write to {out}: {reason}; free some space, or choose another --out."
-        ) from None
 
 
 def kept_by(checkpoint: Checkpoint | None) -> str:

@@ -19,7 +19,7 @@ from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible
 from unsplit.cli.merge import Started, merge_into
-from unsplit.cli.reading import Run
+from unsplit.cli.options import Run
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import output_folder, write_csv
 from unsplit.estimator import ClusterMerger

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,12 +13,15 @@ import numpy as np
 
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible, kept_by
-from unsplit.cli.reading import Run, read_clustered
+from unsplit.cli.options import Run
+from unsplit.data.cells import clusterings_in
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.api import read as read_file
-from unsplit.data.readers.observations import Observations
+from unsplit.data.readers.h5ad import open_cells
+from unsplit.data.readers.observations import Observations, with_vectors
+from unsplit.data.readers.tables import listing
 from unsplit.data.saving import output_folder, write_csv
-from unsplit.errors import FeatureWarning, name_observations
+from unsplit.errors import FeatureWarning, InputError, name_observations
 from unsplit.estimator import ClusterMerger, seeds_of
 from unsplit.merging.neighbours.graph import EUCLIDEAN, METRICS
 from unsplit.merging.options import LABELS_FROM, MergeOptions
@@ -172,8 +176,8 @@ def merge(
     MergeOptions(**when).with_constraints(known)
 
     def work(at: Started) -> Any:
-        own = {"random_state": at.seed, "progress": at.console, "checkpoint": at.kept}
-        merger = ClusterMerger(**when, constraints=known, metric=metric, **at.network, **own)
+        merger = ClusterMerger(**when, constraints=known, metric=metric, **at.network)
+        merger.set_params(random_state=at.seed, progress=at.console, checkpoint=at.kept)
         info = merge_into(at, run, merger, extra, picture)
         lines = [] if at.read.representation is None else [summary.of_cells(at.read)]
         lines += summary.of_merge(
@@ -335,6 +339,33 @@ def train(
             outputs.write_result(folder / file, info, console)
         kept.remove()
     outputs.print_result(Path(run.out, file), lines, console)
+
+
+def read_clustered(run: Run, console: Console) -> Observations:
+    """Read observations with the cluster of each, and more of each if it is named."""
+    data = run.data
+    with console.stage("reading"):
+        observations = run.read(console.on_progress)
+        if observations.labels is None:
+            raise InputError(
+                f"{data} needs clusters to merge; name a column of it, or another file, with "
+                f"--labels{_clusterings_of(data)}, or make clusters with `unsplit overcluster`."
+            )
+        observations = replace(observations, labels=np.asarray(observations.labels))
+        if run.vectors is not None:
+            observations = with_vectors(observations, run.vectors, data)
+    if console.bars is not None:
+        console.say("\n".join(summary.of_data(observations)))
+    return observations
+
+
+def _clusterings_of(data: str) -> str:
+    """What could be named, if the file is one of cells."""
+    if not data.lower().endswith(".h5ad"):
+        return ""
+    with open_cells(Path(data)) as cells:
+        names = clusterings_in(cells.obs)
+    return f" (these look like clusterings: {listing(names)})" if names else ""
 
 
 def _estimate(

@@ -1,20 +1,94 @@
-"""Options that commands share, and how --help groups them."""
+"""Options that commands share, as values, and how --help groups them."""
 
 import csv
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
 import click
 
-from unsplit.cli.reading import SELECT, Input
+from unsplit.data.readers.api import read
+from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
 from unsplit.networks.registry import RECIPES
+from unsplit.networks.training.loop import TrainConfig
 
 Decorator = Callable[[Any], Any]
+
+# Not a network: several are tried, and the most accurate one is used.
+SELECT = "select"
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a command reads, by the names of its options; files and columns are named, not read.
+
+    Examples
+    --------
+    >>> Input("cells.csv", "leiden", drop=("age",)).described()
+    {'data': 'cells.csv', 'labels': 'leiden', 'drop': ('age',)}
+    """
+
+    data: str
+    labels: str | None = None
+    batch: str | None = None
+    groups: str | None = None
+    vectors: str | None = None
+    id: str | None = None
+    features: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    scale: bool = False
+    use_rep: str | None = None
+
+    @property
+    def named(self) -> list[str | None]:
+        """Files, or columns of the data, that are read as well."""
+        return [self.labels, self.batch, self.groups, self.vectors]
+
+    @property
+    def clusters(self) -> str:
+        """Where the clusters are from."""
+        return self.labels or "subfolders"
+
+    def read(self, progress: Callable[[int, int], None]) -> Observations:
+        """Read everything but the vectors."""
+        given = {f.name: getattr(self, f.name) for f in fields(Input)[1:] if f.name != "vectors"}
+        return read(self.data, **given | {"features": self.features or None}, progress=progress)
+
+    def described(self) -> dict[str, Any]:
+        """What result.json says about it: the options that were used."""
+        given = {field.name: getattr(self, field.name) for field in fields(Input)}
+        return {name: value for name, value in given.items() if value} | {"labels": self.clusters}
+
+
+@dataclass(frozen=True)
+class Run(Input):
+    """What ``merge`` and ``distances`` have in common, by the names of their options."""
+
+    out: str = ""
+    backbone: str = "auto"
+    cv: int | float | str = "auto"
+    epochs: int | None = None
+    device: str = "auto"
+    seed: int | None = None
+    as_json: bool = False
+    progress: bool | None = None
+
+    @property
+    def selects(self) -> bool:
+        """Whether several networks are tried first."""
+        return self.backbone == SELECT
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """The options of an estimate, as in Python."""
+        training = None if self.epochs is None else TrainConfig(epochs=self.epochs)
+        backbone = "auto" if self.selects else self.backbone
+        return {"backbone": backbone, "cv": self.cv, "training": training, "device": self.device}
 
 
 class Grouped(click.Command):
@@ -155,12 +229,8 @@ def folds(context: Any, parameter: Any, given: str) -> int | float | str:
     """
     if given == "auto":
         return given
-    try:
-        return int(given) if given.isdecimal() else float(given)
-    except ValueError:
-        raise click.BadParameter(
-            f"must be auto, a number of folds or a share to hold out, got {given!r}."
-        ) from None
+    number = float(click.FLOAT(given, parameter, context))
+    return int(number) if number.is_integer() else number
 
 
 # --- data -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import scipy.sparse
 from unsplit import __version__
 from unsplit.anndata import annotations, refined_labels_of
 from unsplit.cli.console import Console
-from unsplit.cli.reading import Input
+from unsplit.cli.options import Input
 from unsplit.data.cells import groups_in
 from unsplit.data.labels import as_named
 from unsplit.data.readers.h5ad import open_cells, write_extended

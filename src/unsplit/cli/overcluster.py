@@ -13,7 +13,7 @@ from unsplit import overclustering
 from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible
-from unsplit.cli.reading import Input
+from unsplit.cli.options import Input
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError, option

@@ -7,7 +7,7 @@ import numpy as np
 
 from unsplit._typing import Index
 from unsplit.data.labels import Subclusters
-from unsplit.errors import InputError
+from unsplit.errors import InputError, option
 from unsplit.networks.training.group import Fold
 from unsplit.pairwise.groups import deal_groups
 
@@ -147,8 +147,8 @@ def require_folds(n_folds: int, clusters: Index) -> None:
     largest = int(np.bincount(clusters[clusters >= 0]).max())
     if n_folds > max(largest, ALWAYS_POSSIBLE):
         raise InputError(
-            f"cv must be at most {max(largest, ALWAYS_POSSIBLE)}, the size of the largest cluster "
-            f"or {ALWAYS_POSSIBLE}, got {n_folds}; 5 is usual."
+            f"{option('cv')} must be at most {max(largest, ALWAYS_POSSIBLE)}, the size of the "
+            f"largest cluster or {ALWAYS_POSSIBLE}, got {n_folds}; 5 is usual."
         )
 
 

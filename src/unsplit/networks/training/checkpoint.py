@@ -25,7 +25,6 @@ from unsplit.errors import (
     InputError,
     check_path,
     is_whole,
-    refuse_other_run,
     warn,
 )
 
@@ -142,7 +141,12 @@ class Checkpoint:
         content, arrays = load_arrays(self.path, FORMAT, self.advice)
         with self.refusing():
             identity, state = dict(content["identity"]), _unpacked(content["training"], arrays)
-        refuse_other_run(self.path, identity, self.identity, self.advice)
+        differ = [name for name in self.identity if identity.get(name) != self.identity[name]]
+        if differ:
+            raise InputError(
+                f"{self.path} belongs to a run with different {' and '.join(differ)}; repeat that "
+                f"run to continue it, or {self.advice}."
+            )
         return state
 
     @contextmanager
