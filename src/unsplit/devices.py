@@ -327,13 +327,7 @@ class Ranks:
 
     def share(self, value: Any) -> Any:
         """Return the value that rank 0 passes."""
-        if self.size == 1:
-            return value
-        import torch.distributed as dist
-
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]
+        return self.gathered(value)[0]
 
     def gathered(self, value: Any) -> list[Any]:
         """Return the values of all processes."""

@@ -23,7 +23,7 @@ from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refus
 from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import is_mapped, plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import check_seed, generator_of, usual_settings
+from unsplit.devices import generator_of, usual_settings
 from unsplit.errors import (
     InputError,
     LabelsWarning,
@@ -55,7 +55,6 @@ from unsplit.pairwise.api import (
     LESS_DATA,
     Progress,
     Settings,
-    check_progress,
     fit,
     reporting,
 )
@@ -247,8 +246,6 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_choice("metric", self.metric, METRICS)
         if self.overclusterer is not None:
             check_clusterer("overclusterer", self.overclusterer)
-        check_seed(self.random_state)
-        check_progress(self.progress)
         kept = self.checkpoint
         if kept is not None and not isinstance(kept, Checkpoint):
             kept = Checkpoint(kept)
@@ -524,6 +521,13 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 def seeds_of(random_state: object) -> Index:
     """Seeds of the training and of the merge: the first and the last of four, as ever."""
     return generator_of(random_state).integers(2**63, size=4)[[0, 3]]
+
+
+def refined_labels_of(merger: ClusterMerger) -> Index | None:
+    """The refined cluster of every observation; None if the neighbours of some are not known."""
+    graph = merger.neighbours_
+    sampled = graph is not None and graph.sampled_from is not None
+    return None if sampled else merger.refined_labels_
 
 
 def _in_one_sentence(error: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 
 from unsplit import __version__
-from unsplit.anndata import annotations, refined_labels_of
+from unsplit.anndata import annotations
 from unsplit.cli.console import Console
 from unsplit.cli.options import Input
 from unsplit.data.cells import groups_in
@@ -28,7 +28,7 @@ from unsplit.data.readers.tables import require_module
 from unsplit.data.saving import MANIFEST, earlier_results, write_csv, write_json
 from unsplit.devices import choose_device, version_of
 from unsplit.errors import InputError
-from unsplit.estimator import ClusterMerger
+from unsplit.estimator import ClusterMerger, refined_labels_of
 from unsplit.merging.decision import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.training.checkpoint import Checkpoint
@@ -324,17 +324,14 @@ def write_cells(
         column = cells.obs[labels] if known else read.labels
         groups = groups_in(column, f"labels of {data}")
         uns = {colours: cells.uns.get(colours)}
-    defaults = ClusterMerger().get_params(deep=False)
-    params = {"groupby": labels, "representation": read.representation} | params
-    for name, value in merger.get_params(deep=False).items():
-        if name not in NO_SETTINGS and value not in (defaults[name], [], ()):
-            params[name] = value
-    found = annotations(merger, groups, KEY, labels if known else INITIAL, params, uns)
-    columns = dict(found.obs)
+    settings = merger.get_params(deep=False)
+    params |= {name: value for name, value in settings.items() if name not in NO_SETTINGS}
+    params |= {"groupby": labels, "representation": read.representation}
+    columns, uns = annotations(merger, groups, KEY, labels if known else INITIAL, params, uns)
     if not known:
         names = pd.Index(groups.names, dtype=object)
         columns[INITIAL] = pd.Categorical.from_codes(groups.codes, categories=names)
-    write_extended(Path(data), folder / MERGED, columns, found.uns)
+    write_extended(Path(data), folder / MERGED, columns, uns)
 
 
 def with_genes(source: Source, data: str) -> Source:

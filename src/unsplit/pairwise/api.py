@@ -324,7 +324,6 @@ def fit(
     checkpoint : Checkpoint, optional
         Keeps the training from time to time; if it has one, training continues from there.
     """
-    check_progress(progress)
     check_seed(random_state)
     with memory_errors("comparing the clusters", LESS_DATA):
         where = choose_device(settings.device)
@@ -547,6 +546,7 @@ def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[R
     ...     reporter.on_epoch(EpochRecord(0, 0.7, 0.6, 1.0))
     EpochRecord(epoch=0, loss=0.7, accuracy=0.6, seconds=1.0)
     """
+    check_progress(progress)
     if isinstance(progress, Reporter):
         yield progress
         return
