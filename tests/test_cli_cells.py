@@ -193,7 +193,7 @@ BAD = {
     "one": (("--labels", "one"), "column 'one' of cells.h5ad has only one cluster ('T')"),
     "measurements": (("--labels", "mito"), "column 'mito' of cells.h5ad holds measurements"),
     "no labels": ((), "cells.h5ad needs clusters to merge; name a column of it, or another file, "
-                  "with --labels (these look like clusterings: 'leiden'), or make clusters"),
+                  "with --labels, or make clusters"),
 }  # fmt: skip
 
 

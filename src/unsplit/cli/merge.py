@@ -14,12 +14,9 @@ import numpy as np
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible, kept_by
 from unsplit.cli.options import Run
-from unsplit.data.cells import clusterings_in
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.api import read as read_file
-from unsplit.data.readers.h5ad import open_cells
 from unsplit.data.readers.observations import Observations, with_vectors
-from unsplit.data.readers.tables import listing
 from unsplit.data.saving import output_folder, write_csv
 from unsplit.errors import FeatureWarning, InputError, name_observations
 from unsplit.estimator import ClusterMerger, seeds_of
@@ -349,7 +346,7 @@ def read_clustered(run: Run, console: Console) -> Observations:
         if observations.labels is None:
             raise InputError(
                 f"{data} needs clusters to merge; name a column of it, or another file, with "
-                f"--labels{_clusterings_of(data)}, or make clusters with `unsplit overcluster`."
+                "--labels, or make clusters with `unsplit overcluster`."
             )
         observations = replace(observations, labels=np.asarray(observations.labels))
         if run.vectors is not None:
@@ -357,15 +354,6 @@ def read_clustered(run: Run, console: Console) -> Observations:
     if console.bars is not None:
         console.say("\n".join(summary.of_data(observations)))
     return observations
-
-
-def _clusterings_of(data: str) -> str:
-    """What could be named, if the file is one of cells."""
-    if not data.lower().endswith(".h5ad"):
-        return ""
-    with open_cells(Path(data)) as cells:
-        names = clusterings_in(cells.obs)
-    return f" (these look like clusterings: {listing(names)})" if names else ""
 
 
 def _estimate(
