@@ -236,6 +236,6 @@ def test_a_score_that_is_no_number_is_no_miss(n):
 
     networks = [Network(Gap(), ScoreHead(2, 3)) for _ in range(n)]
     group = Group(networks, folds[:n], 1e-3, 0.0)
-    message = f"NaN or infinity for observation {row}; check this row of X, or your own network"
+    message = f"NaN or infinity for observation {row} of X; check it, or your own network"
     with pytest.raises(InputError, match=message):
         group.validation_accuracy(rows, y)

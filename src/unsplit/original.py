@@ -55,7 +55,6 @@ from unsplit.networks.training.loop import (
     balanced_draws,
     draws_in_epoch,
 )
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, kind_for
 from unsplit.pairwise.divergences import nothing_held_out
 
@@ -71,7 +70,6 @@ CHUNK_MIB = 64
 SCORED_AT_ONCE = 256
 
 
-@refuses_old_options
 def paper(
     X: Any,
     labels: ArrayLike,

@@ -40,7 +40,6 @@ from unsplit.networks.registry import (
 )
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import EpochRecord
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, check_progress, fit, is_share
 from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
@@ -290,7 +289,6 @@ class Selection:
         return "\n".join(lines)
 
 
-@refuses_old_options
 def select(
     X: Any,
     labels: ArrayLike,

@@ -286,7 +286,6 @@ WITHIN = {
     "TrainConfig.over",
     "History.of",
     "ClusterMerger.set_fit_request",
-    "ClusterMerger.fit_predict",  # it calls fit
     "Reporter",
     *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }

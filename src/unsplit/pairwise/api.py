@@ -64,7 +64,6 @@ from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.groups import has_several_groups, shared_batches
 from unsplit.pairwise.heldout_scores import (
     USUAL_FOLDS,
@@ -111,7 +110,6 @@ FEWER_CLUSTERS = (
 LESS_DATA = "use fewer features, fewer clusters, a smaller backbone or a smaller batch_size"
 
 
-@refuses_old_options
 def pairwise_tvd(
     X: Any,
     labels: ArrayLike,
@@ -311,7 +309,6 @@ def fit(
     checkpoint : Checkpoint, optional
         Keeps the training from time to time; if it has one, training continues from there.
     """
-    check_progress(progress)
     check_seed(random_state)
     with memory_errors("comparing the clusters", LESS_DATA):
         where = choose_device(settings.device)
@@ -553,6 +550,7 @@ def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[R
     ...     reporter.on_epoch(EpochRecord(0, 0.7, 0.6, 1.0))
     EpochRecord(epoch=0, loss=0.7, accuracy=0.6, seconds=1.0)
     """
+    check_progress(progress)
     if isinstance(progress, Reporter):
         yield progress
         return

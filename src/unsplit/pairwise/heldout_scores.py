@@ -24,7 +24,7 @@ from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, Parts
 from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, usual_settings
-from unsplit.errors import ConfusionWarning, InputError, warn
+from unsplit.errors import ConfusionWarning, InputError, option, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import Checkpoint
@@ -508,8 +508,8 @@ def require_folds(n_folds: int, clusters: Index) -> None:
     largest = int(np.bincount(clusters[clusters >= 0]).max())
     if n_folds > max(largest, ALWAYS_POSSIBLE):
         raise InputError(
-            f"cv must be at most {max(largest, ALWAYS_POSSIBLE)}, the size of the largest cluster "
-            f"or {ALWAYS_POSSIBLE}, got {n_folds}; 5 is usual."
+            f"{option('cv')} must be at most {max(largest, ALWAYS_POSSIBLE)}, the size of the "
+            f"largest cluster or {ALWAYS_POSSIBLE}, got {n_folds}; 5 is usual."
         )
 
 
