@@ -34,7 +34,6 @@ from unsplit.merging.plan import (
     warn_of_partition,
 )
 from unsplit.merging.tree import MergeTree, with_stability
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.result import PairwiseTVD, estimate_of_some
 from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
@@ -49,7 +48,6 @@ FEWER_CLUSTERS = (
 )
 
 
-@refuses_old_options
 def merge(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     n_clusters: int | Sequence[int | None] | None = None,

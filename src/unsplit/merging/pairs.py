@@ -15,14 +15,9 @@ from scipy.stats import rankdata
 from unsplit._typing import Cluster, Index, Matrix
 from unsplit.merging.neighbours.graph import Connections
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.groups import (
-    counts_of_pair,
-    effective_counts,
-    group_p_value,
-    pair_weights,
-)
+from unsplit.pairwise.divergences import HeldoutScores, log_of_shares
+from unsplit.pairwise.groups import counts_of_pair, group_p_value
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import HeldoutScores, log_of_shares
 
 # How many nearest ones of each remaining cluster are reported as kept apart.
 N_NEAREST = 10
@@ -342,7 +337,7 @@ class Contrast:
             return np.array([[0.5, 1.0], [1.0, 0.5]])
         if self.n_batches == 1:
             return _hit_rate(self.values, self.of_a)
-        weights = [pair_weights(counts)[0, 1] for counts in self._batch_counts]
+        weights = [stats.pair_weights(counts)[0, 1] for counts in self._batch_counts]
         batches = [self.folds % self.n_batches == batch for batch in range(self.n_batches)]
         rates = [_hit_rate(self.values[inside], self.of_a[inside]) for inside in batches]
         return np.average(rates, axis=0, weights=weights)
@@ -356,7 +351,7 @@ class Contrast:
     def interval(self) -> tuple[float, float]:
         """95 % confidence interval of the TVD."""
         counts, n_networks = self._batch_counts, self.n_folds // self.n_batches
-        n = counts[0] if self.n_batches == 1 else effective_counts(counts)
+        n = counts[0] if self.n_batches == 1 else stats.effective_counts(counts)
         if self.groups is not None:
             n = counts_of_pair(self.values, self.of_a, self.groups, self.hit_rate)
         low, high = stats.tvd_interval(self.hit_rate, n, CONFIDENCE, n_networks)
@@ -419,7 +414,7 @@ class Mixtures:
         self.members = [[cluster] for cluster in range(result.n_clusters)]
         self.z = _columns(scores) if columns else None
         # By batch; a single row if there are no batches.
-        self.sizes = scores.subcluster_sizes(result.sizes).astype(float)
+        self.sizes = scores.sizes_in_batches(result.sizes).astype(float)
 
     @classmethod
     def of(cls, result: PairwiseTVD) -> "Mixtures":

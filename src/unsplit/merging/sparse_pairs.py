@@ -89,7 +89,7 @@ def pairs_of(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) 
             left, right = (side.astype(np.int64) for side in graph.edges_between().tocoo().coords)
             keys = np.union1d(keys, (left * k + right)[left < right])
         left, right = np.divmod(keys, k)
-        distances = result.divergence_of(statistic, left, right)
+        distances = result.divergence(statistic)[left, right]
         ranking = LinkedPairs(symmetric(k, left, right, 1 - distances), statistic)
     tvd = MergedRows(symmetric(k, known.left, known.right, result.tvd.values), min)
     return SparsePairs(ranking, tvd, result.too_small)
