@@ -278,16 +278,6 @@ def test_too_many_broken_images_are_an_error():
         assert part in str(caught.value)
 
 
-def test_if_all_are_broken_there_is_nothing_to_go_on_with(monkeypatch):
-    monkeypatch.setattr("unsplit.data.readers.broken.MOST_BROKEN", 1)
-    with open("list.csv", "w") as file:
-        file.write("path,cluster\na.png,1\nb.png,2\n")
-    with pytest.raises(InputError) as caught:
-        read_images(find_images("list.csv"))
-    for part in ("none of the 2 images", "'a.png' (no such file", "'b.png' (no such file"):
-        assert part in str(caught.value)
-
-
 def test_progress_is_told():
     save(Image.new("L", (2, 2)), "a.png")
     found = FileList(".", np.array(["a.png"] * 150), np.array(["x"] * 150))

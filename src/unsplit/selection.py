@@ -23,9 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
 from unsplit.data.labels import encode_labels, refuse_other_order
-from unsplit.data.memory import is_out_of_memory
 from unsplit.data.saving import data_frame
-from unsplit.devices import check_seed, generator_of, undisturbed
+from unsplit.devices import check_seed, generator_of, is_out_of_memory, undisturbed
 from unsplit.errors import (
     BatchWarning,
     DependenceWarning,

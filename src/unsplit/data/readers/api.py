@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from unsplit.data.readers.broken import refuse_unreadable
 from unsplit.data.readers.columns import ColumnChoice, RowIds, refuse_choice
 from unsplit.data.readers.folders import (
     IMAGE_ENDINGS,
@@ -29,7 +28,7 @@ from unsplit.data.readers.observations import (
 )
 from unsplit.data.readers.parsers import CLOUD_ENDINGS
 from unsplit.data.readers.shards import find_samples, shards_of
-from unsplit.data.readers.tables import Progress, parquet_files
+from unsplit.data.readers.tables import Progress
 from unsplit.errors import InputError, check_flag, check_path, check_type, option, shown
 from unsplit.old_names import refuses_old_options
 
@@ -65,8 +64,8 @@ def read(
         cluster (see :func:`unsplit.data.readers.folders.clusters_in`); a table of images with the
         columns ``path`` and ``cluster``; ``.tar`` files of images, as WebDataset writes them, by
         name, folder or a pattern such as "shards/{000..012}.tar"; ``.npy`` or ``.npz`` with an
-        array of any shape; ``.npz`` with sound in ``audio`` and ``offsets``; ``.h5``, which is
-        read like ``.npz``; ``.h5ad`` with cells; a folder of ``.parquet`` files; or a file that
+        array of any shape; ``.h5``, which is read like ``.npz``; ``.h5ad`` with cells; or a file
+        that
         :func:`unsplit.data.readers.observations.read_observations` reads.
     labels : str or path, optional
         A file with the labels, or the name of a column or array in ``path``.  Without it, the
@@ -83,8 +82,8 @@ def read(
         Give every feature of a table the mean 0 and the standard deviation 1, because columns in
         different units cannot be compared by distances.
     progress : callable, optional
-        Called now and then with how many rows or files have been read so far, and how many there
-        are; not for tables in text and arrays.
+        Called now and then with how many files of a folder have been read so far, and how many
+        there are.
     use_rep : str, optional
         For ``.h5ad``: a key of ``obsm``, "X", or for raw counts "raw" or "layers/NAME".  By default
         "X_pca" if there is one, otherwise "X".
@@ -126,8 +125,6 @@ def read(
         raise InputError(f"progress must be a function or None, got {shown(progress)}.")
     check_flag("scale", scale)
     path = Path(path)
-    if "\0" in str(path):
-        refuse_unreadable(path)
     wanted, within = (
         None if name is None else os.fspath(name)
         for name in (labels, batch if groups is None else groups)
@@ -160,9 +157,9 @@ def _read(
     progress: Progress | None,
 ) -> Observations:
     """What :func:`read` does with other files than .h5ad."""
-    shards, is_folder = shards_of(path), path.is_dir() and not parquet_files(path)
+    shards, is_folder = shards_of(path), path.is_dir()
     if not shards and not is_folder and not lists_images(path):
-        return read_observations(path, wanted, within, choice, progress, any_shape=True)
+        return read_observations(path, wanted, within, choice, any_shape=True)
     refuse_choice(path, choice.given)
     if shards:
         # A name that is no file is that of a field in the .json of every sample.
