@@ -29,7 +29,6 @@ from unsplit.devices import generator_of, n_cores
 from unsplit.errors import InputError
 
 LARGEST_AUTO_SIZE = 224
-SOUND_ENDINGS = (".wav", ".wave")
 # Resampling by a larger factor is a sign of a wrong header, and could fill the memory.
 LARGEST_FACTOR = 100
 LONGEST_FILTER = 1_000_000
@@ -133,13 +132,13 @@ def read_images(
     Examples
     --------
     >>> import tempfile
-    >>> from unsplit.data.readers.folders import find_images
+    >>> from unsplit.data.readers.folders import find_files
     >>> from pathlib import Path
     >>> folder = Path(tempfile.mkdtemp())
     >>> for name, shade in [("black", 0), ("white", 255)]:
     ...     (folder / name).mkdir()
     ...     pillow().new("L", (40, 30), shade).save(folder / name / "1.png")
-    >>> files, kept = read_images(find_images(folder))
+    >>> files, kept = read_images(find_files(folder)[0])
     >>> files.size, files.channels, kept.labels.tolist()
     (30, 1, ['black', 'white'])
     """

@@ -108,15 +108,14 @@ def read_observations(
     labels: str | os.PathLike[str] | None = None,
     batch: str | os.PathLike[str] | None = None,
     choice: ColumnChoice | None = None,
-    any_shape: bool = False,
 ) -> Observations:
     r"""Read a matrix or a table of observations, and the cluster of each row.
 
     Parameters
     ----------
     path : str or path
-        ``.npy`` with one matrix; ``.npz`` with one matrix or one called "X" or "data" (its
-        one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.h5``, read like it;
+        ``.npy`` with an array; ``.npz`` with one array of observations or one called "X" or "data"
+        (its one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.h5``, read like it;
         ``.csv`` or ``.tsv`` (also with ``.gz`` at the end), ``.parquet``, ``.arrow`` or
         ``.feather``.  In a table every column of numbers is a feature, except the labels and the
         row ids: a column called "id", "row_id" or "index", a first column without a name, or the
@@ -132,8 +131,6 @@ def read_observations(
         "batch", "batches", "sample" or "donor".
     choice : ColumnChoice, optional
         Which columns are the ids and the features, if not those above.
-    any_shape : bool
-        Whether the file may also hold an array of another shape.
 
     Examples
     --------
@@ -150,11 +147,6 @@ def read_observations(
     columns, X, names = dict(contents.arrays), contents.X, contents.features
     if names is None:
         X = _array_in(path, columns)
-        if not any_shape and np.ndim(X) != 2:
-            raise InputError(
-                f"{path} must hold one matrix of shape (observations, features), but holds an "
-                f"array of shape {X.shape}; save such a matrix as .npy or .npz."
-            )
         refuse_choice(path, [name for name in choice.given if name != "id"])
         check_choice(path, list(columns), wanted, choice)
     elif not len(X):
@@ -198,6 +190,11 @@ def with_vectors(
         raise InputError(f"there is no file of vectors {path}; check its name.")
     given = read_observations(path)
     n, ids, X = len(found.row_ids), given.row_ids, given.X
+    if np.ndim(X) != 2:
+        raise InputError(
+            f"{path} must hold one vector for each observation, but holds an array of shape "
+            f"{X.shape}; save a matrix of shape (observations, features)."
+        )
     if not np.array_equal(ids, np.arange(len(ids))):
         order, lacking = places_of(found.row_ids, ids)
         if lacking:

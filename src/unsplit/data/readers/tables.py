@@ -103,16 +103,19 @@ def read_text_table(path: Path, separator: str, assign: Assign) -> Contents:
             "give every line as many values as the first, and close all quotes."
         ) from None
     arrays = {name: as_written(frame[name]) for name in roles.names}
-    return _contents(arrays, frame[[name for name in wanted if name in roles.features]])
+    return _contents(arrays, frame, roles.features)
 
 
-def _contents(arrays: Columns, features: Any, index: NDArray[Any] | None = None) -> Contents:
-    """Divide a data frame of features into numbers and text."""
-    numbers = features.select_dtypes(["number", "bool"], exclude="timedelta")
-    single = len(numbers.columns) and (numbers.dtypes == np.float32).all()
-    X = numbers.to_numpy(np.float32 if single else np.float64, na_value=np.nan)
-    text = {name: values.to_numpy() for name, values in features.items() if name not in numbers}
-    return Contents(arrays, list(numbers), X, text, index)
+def _contents(
+    arrays: Columns, frame: Any, features: list[str], index: NDArray[Any] | None = None
+) -> Contents:
+    """Divide the features in a data frame into numbers and text."""
+    numbers = [name for name in features if frame[name].dtype.kind in "iufb"]
+    single = numbers and all(frame[name].dtype == np.float32 for name in numbers)
+    X = frame[numbers].to_numpy(np.float32 if single else np.float64, na_value=np.nan)
+    text = {name: frame[name].to_numpy() for name in features if name not in numbers}
+    # In rows, and writable.
+    return Contents(arrays, numbers, np.require(X, None, ["C", "W"]), text, index)
 
 
 def _memory_for_text(path: Path, separator: str) -> int:
@@ -230,11 +233,11 @@ def read_arrow(path: Path, assign: Assign) -> Contents:
     require_room(path, BYTES_PER_VALUE * source.count_rows() * len(wanted))
     table = source.to_table(columns=wanted)
     table.validate(full=True)  # places in memory can be wrong in a damaged file
-    frame = table.to_pandas(ignore_metadata=True, split_blocks=True, self_destruct=True)
-    del table  # which frees each column once it is converted
+    frame = table.to_pandas(ignore_metadata=True, self_destruct=True)
+    del table  # what it held is free already
     arrays = {name: _plain_column(frame[name]) for name in roles.names}
-    features = frame[[name for name in roles.features if name not in stored]]
-    return _contents(arrays, features, _index(frame[stored[0]]) if len(stored) == 1 else None)
+    index = _index(frame[stored[0]]) if len(stored) == 1 else None
+    return _contents(arrays, frame, [n for n in roles.features if n not in stored], index)
 
 
 def _index(column: Any) -> NDArray[Any] | None:
