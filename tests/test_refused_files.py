@@ -158,8 +158,6 @@ def test_files_without_one_matrix_are_refused():
     refuses(sentence.format("d.npz", "'u' of shape (2, 2), 'v' of shape (3, 2)"), "d.npz")
     write("d.txt", "1\n2\n")
     refuses(sentence.format("d.txt", "'labels' of shape (2,)"), "d.txt")
-    np.save("d.npy", np.zeros((4, 3, 2)))
-    refuses("d.npy must hold one matrix … but holds an array of shape (4, 3, 2); save …", "d.npy")
 
 
 @pytest.mark.parametrize(
