@@ -69,7 +69,7 @@ def demo(out: str, seed: int, report: bool) -> None:
     also = () if find_spec("matplotlib") is None else ("figures",)
     task = Task(Input(data, LABELS), {}, ExtraFiles(also, report))
     console, kept = Console(), outputs.checkpoint_beside(out)
-    results = output_folder(out, outputs.versions(), outputs.WRITTEN)
+    results = output_folder(out, outputs.versions())
     with interruptible(out, console, kept), console.show_warnings(), results as folder:
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
         console.plan(["reading", *PHASES, *task.extra.last_phases])

@@ -355,7 +355,7 @@ def train(
             _help(source, network, selects, seed_of_training(seed), kept)
             return None
         console.plan(["reading", *phases])
-        results = output_folder(out, outputs.versions(), outputs.WRITTEN)
+        results = output_folder(out, outputs.versions())
         with interruptible(out, console, kept), console.show_warnings(), results as folder:
             read = read_clustered(source, console)
             with observations_named(read, source.data):

@@ -43,12 +43,6 @@ DISTANCES = "distances.npz"
 MERGED = "merged.h5ad"
 FIGURES = ("dendrogram.png", "merge_curve.png", "distances.png")
 SCORES = scores_path(DISTANCES).name
-# All files that commands write to a folder: no others of an earlier result are ever removed.
-WRITTEN = frozenset(
-    {DISTANCES, SCORES, KEPT, PAGE, "labels.csv", "merges.csv", "review.csv", "pairs.csv"}
-    | {"candidates.csv", "digits.csv", "linkage.npy", "tvd.npy", "tree.npz", "result.json"}
-    | {"distances.json", MERGED, *FIGURES}
-)
 # Pictures that scanpy writes, and that people already know their cells by.
 PICTURES = ("X_umap", "X_tsne")
 # The key that is added to cells, and the old clusters, if they are from another file.
