@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index, Node
 from unsplit.data.labels import refuse_annotated
-from unsplit.data.memory import available_memory, memory_errors, require_memory
-from unsplit.devices import check_seed
+from unsplit.devices import available_memory, check_seed, memory_errors, require_memory
 from unsplit.errors import InputError, option
 from unsplit.merging import limits
 from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Always, Auto, Merge, Rule, Stability
