@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -370,11 +370,14 @@ def _join_unjudged(
             state.join(Pair(a, b, distance, state.n_pairs, None), stage, Reason(kind))
 
 
-def _with_largest(state: MergeState) -> list[tuple[float, Cluster, Cluster]]:
-    """Pairs of the largest cluster and each of the others, larger ones first."""
+def _with_largest(state: MergeState) -> Iterator[tuple[float, Cluster, Cluster]]:
+    """Pairs of the largest cluster and each other one, then of what was not joined with it."""
     left = np.flatnonzero(state.alive)
-    largest, *others = left[np.argsort(-state.size[left], kind="stable")].tolist()
-    return [(1.0, largest, other) for other in others]
+    left = left[np.argsort(-state.size[left], kind="stable")].tolist()
+    while left:
+        largest, *others = left
+        yield from ((1.0, largest, other) for other in others)
+        left = [one for one in others if state.first_of(one) != state.first_of(largest)]
 
 
 Sides = tuple[int, int]
