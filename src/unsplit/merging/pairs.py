@@ -21,8 +21,6 @@ from unsplit.pairwise.result import PairwiseTVD
 
 # How many nearest ones of each remaining cluster are reported as kept apart.
 N_NEAREST = 10
-# If many clusters are equally near, this many are searched for the next one before all are.
-NEXT = 64
 # Of all intervals of the TVD.
 CONFIDENCE = 0.95
 # float32 scores (1 GiB) that are held at once.  Fixed, so that results do not depend on the memory
@@ -205,30 +203,17 @@ class ClosestPairs:
         lost = np.flatnonzero((self.nearest == a) & (row > self.least))
         closer = (row < self.least) | ((row == self.least) & (a < self.nearest))
         self.nearest[closer], self.least[closer] = a, row[closer]
-        self._look_again(self._without_next(lost))
-        self._look_again(np.array([a]))
+        self._look_again(np.append(lost, a))
 
     def forbid(self, a: int, b: int) -> None:
         """Exclude the pair until one of the two gets new distances."""
         self.distances[a, b] = self.distances[b, a] = np.inf
         pair = np.array([a, b])
-        self._look_again(self._without_next(pair[self.nearest[pair] == pair[::-1]]))
+        self._look_again(pair[self.nearest[pair] == pair[::-1]])
 
     def remove(self, a: int) -> None:
         """Remove cluster a."""
         self.set_row(a, np.full(len(self.nearest), np.inf))
-
-    def _without_next(self, rows: Index) -> Index:
-        """Give rows that lost their nearest cluster an equally near one; return those without.
-
-        Only later clusters can be equally near, because the nearest is always the first of them.
-        """
-        columns = self.nearest[rows, None] + np.arange(1, NEXT + 1)
-        columns = np.minimum(columns, len(self.nearest) - 1)
-        tied = self.distances[rows[:, None], columns] == self.least[rows, None]
-        first, found = tied.argmax(axis=1), tied.any(axis=1)
-        self.nearest[rows[found]] = columns[found, first[found]]
-        return rows[~found]
 
     def _look_again(self, rows: Index) -> None:
         self.nearest[rows] = self.distances[rows].argmin(axis=1)
