@@ -274,5 +274,5 @@ def test_only_what_a_link_or_a_number_decided_is_said_to_be_decided_so():
         row(0, **different, reason=CLOSEST),  # the rule allows everything
         Row(row(high=0.1).pair, None, taken_apart=True),
     ):
-        assert other.told
+        assert other.by_request
         assert other.against_evidence

@@ -181,7 +181,7 @@ def _check(inputs: MergeInputs, options: MergeOptions) -> None:
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
-    """Raise an error if so many matrices of all pairs would not fit into memory.
+    """Raise an error if matrices of all pairs would not fit into memory.
 
     Parameters
     ----------

@@ -363,7 +363,7 @@ def _join_unjudged(
     kind: str,
     most: int = 1,
 ) -> None:
-    """Join pairs in this order, as far as links allow, until at most so many clusters are left."""
+    """Join pairs in this order, as far as links allow, until at most ``most`` clusters are left."""
     for distance, *sides in pairs:
         a, b = sorted(map(state.first_of, sides))
         if a != b and state.n_left > most and not state.is_forbidden(a, b):

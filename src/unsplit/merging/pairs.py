@@ -158,7 +158,7 @@ class ClosestPairs:
     """Distances between clusters, some of which may not be merged.
 
     Every cluster keeps its nearest neighbour, so that finding the closest pair and merging it cost
-    O(k) instead of O(k²).  With ``reach``, only pairs are considered in which one is among so many
+    O(k) instead of O(k²).  With ``reach``, only pairs are considered in which one is among that many
     nearest clusters of the other, including those that were refused; pairs at ``limit`` or beyond
     are not considered.
     """
@@ -298,8 +298,8 @@ class Contrast:
         if n_batches > 1:
             batch = strata % n_batches
             counts = np.bincount(2 * batch + ~of_a, minlength=2 * n_batches).reshape(-1, 2)
-            kept = counts.min(axis=1)[batch] > 0
-            values, of_a, strata = values[kept], of_a[kept], strata[kept]
+            shared = counts.min(axis=1)[batch] > 0
+            values, of_a, strata = values[shared], of_a[shared], strata[shared]
         return cls(values, of_a, strata, n_strata, n_batches)
 
     @property

@@ -230,8 +230,8 @@ class MergeOptions:
         if self.rank_by not in WITHOUT_OVERLAP:
             return
         raise InputError(
-            f"{option('rank_by', self.rank_by)} needs the distances of all pairs, and of so many "
-            "clusters only those are kept that are ever confused (a sparse estimate); use "
+            f"{option('rank_by', self.rank_by)} needs the distances of all pairs, and of very many "
+            "clusters only those are stored that are ever confused (a sparse estimate); use "
             f"{option('rank_by', WITHOUT_OVERLAP[self.rank_by])}, or unsplit.pairwise_tvd with "
             'form="dense" if its matrices fit into memory.'
         )

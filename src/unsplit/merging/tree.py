@@ -24,7 +24,7 @@ from unsplit.merging.saved_merges import Answer, read_tree, write_tree
 
 def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[Cluster]]:
     """The initial clusters in every node of the tree."""
-    members = [[leaf] for leaf in range(n_initial)]
+    members = [[cluster] for cluster in range(n_initial)]
     for merge in merges:
         members.append(members[merge.left] + members[merge.right])
     return members
@@ -66,7 +66,7 @@ class Row:
         return self.pair.verdict == decision.DIFFERENT
 
     @property
-    def told(self) -> bool:
+    def by_request(self) -> bool:
         """Whether a link, a cut or a requested number decided, not the rule."""
         stage = self.pair.stage
         cut = self.taken_apart if self.step is None else stage == decision.BEYOND
@@ -215,8 +215,8 @@ class MergeTree:
         """How many clusters re-merges leave, in words; None if that is not known."""
         if self.stability is None:
             return None
-        told = "Without a requested number, " if self.ending.kind == decision.REQUESTED else ""
-        return f"{told}{self.stability.sentence}."
+        start = "Without a requested number, " if self.ending.kind == decision.REQUESTED else ""
+        return f"{start}{self.stability.sentence}."
 
     @property
     def n_initial(self) -> int:

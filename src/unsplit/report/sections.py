@@ -179,7 +179,7 @@ def how_sure(rows: list[Row]) -> str:
         return "The distances came without scores, so nothing says how sure each pair is."
     clear = f"{n - unclear:,} of" if unclear else "all"
     sentence = f"The evidence is clear for {clear} {counted(n, 'compared pair')}."
-    against = [row.told for row in rows if row.against_evidence]
+    against = [row.by_request for row in rows if row.against_evidence]
     told, others = sum(against), len(against) - sum(against)
     if told:
         sentence += (
