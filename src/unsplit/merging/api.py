@@ -117,7 +117,6 @@ def merge(
     """
     check_seed(random_state)
     options = MergeOptions(n_clusters, max_tvd, alpha, rank_by, rule=rule, labels_from=labels_from)
-    check_wasserstein(distances, options)
     options = options.with_constraints(constraints)
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
         if neighbours is None and isinstance(distances, PairwiseTVD):
@@ -155,29 +154,24 @@ def merge_with(
     on_merge : callable, optional
         Called after every merge with the number of merges so far.
     """
-    inputs = merge_inputs(distances, neighbours)
-    _check(inputs, options)
-    plan = Plan.of(inputs, options, assigned)
-    warn_of_partition(inputs.result, options)
-    rule, pairs = plan.rule(), plan.pairs(inputs)
-    judged = neighbourhoods_of(inputs, pairs, random_state)
-    everything = not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS))
-    state = plan.state(inputs, pairs, judged, on_merge=on_merge, compare_all=everything)
-    agglomerate(state, rule)
-    tree = state.tree(inputs.ids, options.answers)
-    if not can_be_repeated(inputs.result, options):
-        return tree
-    return with_stability(tree, stability_of(plan, state.merges[: state.n_taken], judged))
-
-
-def _check(inputs: MergeInputs, options: MergeOptions) -> None:
-    """Refuse options that need more than there is, and more clusters than fit into memory."""
+    inputs = merge_inputs(distances, options, neighbours)
     result = inputs.result
     if inputs.is_sparse:
         options.check_sparse()
     else:
         check_memory(len(inputs.ids), MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None)
+    plan = Plan.of(inputs, options, assigned)
+    warn_of_partition(result, options)
+    rule, pairs = plan.rule(), plan.pairs(inputs)
+    judged = neighbourhoods_of(inputs, pairs, random_state)
+    everything = not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS))
+    state = plan.state(inputs, pairs, judged, on_merge=on_merge, compare_all=everything)
+    agglomerate(state, rule)
+    tree = state.tree(inputs.ids, options.answers)
+    if not can_be_repeated(result, options):
+        return tree
+    return with_stability(tree, stability_of(plan, state.merges[: state.n_taken], judged))
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
@@ -203,15 +197,23 @@ def check_memory(n_clusters: int, matrices: int) -> None:
 
 def merge_inputs(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
-    graph: NeighbourGraph | None = None,
+    options: MergeOptions,
+    graph: NeighbourGraph | None,
 ) -> MergeInputs:
-    """Check the input and put its clusters in order."""
+    """Check the input, and put its clusters in the order in which they first appear."""
     if not isinstance(distances, PairwiseTVD) and graph is not None:
         raise InputError(
             "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
             "neighbours out."
         )
     if isinstance(distances, PairwiseWasserstein):
+        if options.number is None or options.rank_by != "auto":
+            raise InputError(
+                "distances is a PairwiseWasserstein, which is in the unit of X, so it can only be "
+                f"merged to a given number of clusters, without {option('rank_by')}; pass "
+                f"{option('n_clusters')}, or pass {option('n_clusters', 1)} and cut the tree with "
+                "tree.cut(height=...)."
+            )
         k = distances.n_clusters
         matrix = _known(distances)
         return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
@@ -226,19 +228,6 @@ def merge_inputs(
     if graph is not None:
         graph = renumbered(graph, np.argsort(order))
     return MergeInputs(ids, order, result.sizes, result=result, graph=graph)
-
-
-def check_wasserstein(distances: object, options: MergeOptions) -> None:
-    """Refuse options that take distances for TVDs, if they are Wasserstein distances."""
-    if not isinstance(distances, PairwiseWasserstein):
-        return
-    if options.number is None or options.rank_by != "auto":
-        raise InputError(
-            "distances is a PairwiseWasserstein, which is in the unit of X, so it can only be "
-            f"merged to a given number of clusters, without {option('rank_by')}; pass "
-            f"{option('n_clusters')}, or pass {option('n_clusters', 1)} and cut the tree with "
-            "tree.cut(height=...)."
-        )
 
 
 def _known(distances: PairwiseWasserstein) -> NDArray[np.float64]:

@@ -109,8 +109,8 @@ class MergeState:
         self.height = 0.0
         self.alive = np.ones(k, bool)
         self.members = [[cluster] for cluster in range(k)]
-        # With path halving: the first member is where these numbers lead.
-        self.parent = list(range(k))
+        # The first member of the merged cluster in which each initial one is now.
+        self.firsts = np.arange(k)
         self.forbidden: dict[Cluster, set[Cluster]] = {}
         for a, b in self.constraints.cannot:
             self.forbidden.setdefault(a, set()).add(b)
@@ -179,16 +179,7 @@ class MergeState:
 
     def first_of(self, cluster: Cluster) -> Cluster:
         """The first member of the merged cluster in which an initial one is now."""
-        parent = self.parent
-        while parent[cluster] != cluster:
-            parent[cluster] = parent[parent[cluster]]
-            cluster = parent[cluster]
-        return cluster
-
-    @property
-    def firsts(self) -> Index:
-        """The first member of the merged cluster in which each initial one is now."""
-        return np.array([self.first_of(cluster) for cluster in range(len(self.sizes))])
+        return int(self.firsts[cluster])
 
     def _size(self, a: Cluster, b: Cluster) -> str | None:
         both = [cluster for cluster in (a, b) if cluster in self.small]
@@ -249,7 +240,7 @@ class MergeState:
         if b not in self.small:
             self.small.discard(a)
         self.alive[b] = False
-        self.parent[b] = a
+        self.firsts[self.members[b]] = a
         self.members[a] += self.members[b]
         self.members[b] = []
         for other in self.forbidden.pop(b, ()):
@@ -372,8 +363,8 @@ def _join_unjudged(
 
 def _with_largest(state: MergeState) -> Iterator[tuple[float, Cluster, Cluster]]:
     """Pairs of the largest cluster and each other one, then of what was not joined with it."""
-    left = np.flatnonzero(state.alive)
-    left = left[np.argsort(-state.size[left], kind="stable")].tolist()
+    alive = np.flatnonzero(state.alive)
+    left = alive[np.argsort(-state.size[alive], kind="stable")].tolist()
     while left:
         largest, *others = left
         yield from ((1.0, largest, other) for other in others)

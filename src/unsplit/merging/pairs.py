@@ -158,9 +158,9 @@ class ClosestPairs:
     """Distances between clusters, some of which may not be merged.
 
     Every cluster keeps its nearest neighbour, so that finding the closest pair and merging it cost
-    O(k) instead of O(k²).  With ``reach``, only pairs are considered in which one is among that many
-    nearest clusters of the other, including those that were refused; pairs at ``limit`` or beyond
-    are not considered.
+    O(k) instead of O(k²).  With ``reach``, only pairs are considered in which one is among the
+    ``reach`` nearest clusters of the other, including those that were refused; pairs at ``limit``
+    or beyond are not considered.
     """
 
     def __init__(self, distances: Matrix, reach: int | None = None, limit: float = np.inf) -> None:
