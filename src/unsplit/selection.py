@@ -33,18 +33,16 @@ from unsplit.errors import (
     shown,
 )
 from unsplit.networks.registry import (
+    BEST,
     Backbone,
-    chooses,
-    is_fitted_once,
+    recipe_of,
     refuse_for_classifiers,
-    wanted_kind,
 )
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import EpochRecord
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, check_progress, fit, is_share
+from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
-from unsplit.pairwise.scores import nothing_held_out
 
 __all__ = ["Candidate", "Selection", "Trial", "select"]
 
@@ -76,8 +74,7 @@ class Candidate:
     training: TrainConfig = AS_USUAL
 
     def __post_init__(self) -> None:
-        wanted_kind(self.backbone)
-        if chooses(self.backbone):
+        if recipe_of(self.backbone).name == BEST:
             raise InputError('backbone "best" is itself a choice; name what to choose from.')
         check_type("training", self.training, TrainConfig, "pass unsplit.TrainConfig(...)")
         refuse_for_classifiers(self.backbone, self.training)
@@ -100,7 +97,7 @@ def usual_candidates(backbone: str = "auto") -> list[Candidate]:
     >>> [str(candidate) for candidate in usual_candidates("resnet18")][:2]
     ['resnet18', 'resnet18, learning_rate 0.0003']
     """
-    if is_fitted_once(backbone):
+    if recipe_of(backbone).fitted_once:
         return [Candidate(backbone), Candidate("mlp"), Candidate("single-layer")]
     return [
         Candidate(backbone),
@@ -292,7 +289,6 @@ class Selection:
         return "\n".join(lines)
 
 
-@refuses_old_options
 def select(
     X: Any,
     labels: ArrayLike,
@@ -375,7 +371,9 @@ def select(
     with tqdm(desc="selecting", unit=" epochs", disable=progress is not True) as bar:
         for name, given in named(tried):
             candidate = given
-            if not is_fitted_once(given.backbone):  # the settings of networks suit no classifier
+            if not recipe_of(
+                given.backbone
+            ).fitted_once:  # the settings of networks suit no classifier
                 candidate = replace(given, training=given.training.over(for_all))
 
             def on_epoch(record: EpochRecord, name: str = name) -> None:
