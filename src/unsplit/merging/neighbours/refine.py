@@ -391,7 +391,8 @@ def corrected(graph: NeighbourGraph, distances: PairwiseTVD, clusters: Index, k:
         return clusters
     own, index = clusters[known], place[graph.rows[known]]
     best, of_best, of_own = _preferred(distances, index, own, k)
-    agreed = best == _of_most_neighbours(graph, clusters, k)[known]
+    votes = graph.adjacency[known] @ membership(clusters, k)
+    agreed = best == np.asarray(votes.argmax(axis=1)).ravel()
     if not agreed.any():
         return clusters
     surest = agreed & (of_best >= np.median(of_best[agreed]))
@@ -405,12 +406,6 @@ def corrected(graph: NeighbourGraph, distances: PairwiseTVD, clusters: Index, k:
     after = clusters.copy()
     after[known[moves]] = best[moves]
     return np.where(np.isin(clusters, after), after, clusters)  # no cluster is lost
-
-
-def _of_most_neighbours(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
-    """The cluster that most neighbours of each observation are in, the first of several."""
-    votes = graph.adjacency @ membership(clusters, k)
-    return np.asarray(votes.argmax(axis=1)).ravel()
 
 
 def _preferred(
