@@ -188,11 +188,14 @@ class NeighbourGraph:
 
         Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
-        near = self.adjacency.astype(np.float32)  # small counts are exact
+        # Clusters one after another, because a processor is faster with numbers that lie together.
+        order = np.argsort(self.clusters, kind="stable")
+        near = self.adjacency[order][:, order].astype(np.float32)  # small counts are exact
         starts = range(0, near.shape[0], ROWS_AT_ONCE)
         blocks = (near[start : start + ROWS_AT_ONCE] for start in starts)
         parts = [rows + (rows @ near).multiply(rows) for rows in blocks]
-        return sparse.vstack(parts, format="csr").astype(np.float64)
+        back = np.argsort(order)
+        return sparse.vstack(parts, format="csr")[back][:, back].astype(np.float64)
 
     def edges_between(self) -> sparse.csr_array:
         """Number of edges between clusters.
