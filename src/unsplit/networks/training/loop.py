@@ -272,11 +272,6 @@ class Training:
         """Whether A has stopped improving or there were as many epochs as there may be."""
         return self.stopping.finished or len(self.records) >= self.config.epochs
 
-    @property
-    def steps(self) -> int:
-        """Number of steps that each network has taken."""
-        return self.groups[0].steps_taken
-
     def run(self) -> History:
         """Train to the end, and give the networks the weights that were kept; how it went."""
         if self.resumed:
@@ -297,7 +292,8 @@ class Training:
         losses = [self._run(place, group) for place, group in enumerate(self.groups)]
         given = self.rows, self.clusters
         accuracy = np.concatenate([group.validation_accuracy(*given) for group in self.groups])
-        better = self.stopping.step(accuracy, self.steps >= self.config.least_steps)
+        enough = self.groups[0].steps_taken >= self.config.least_steps
+        better = self.stopping.step(accuracy, enough)
         for group, mask in zip(self.groups, np.split(better, len(self.groups)), strict=True):
             group.keep(mask)
         self.seconds += time.perf_counter() - began
