@@ -1,6 +1,6 @@
 """What very large heads save: fewer moments in the optimizer and the loss over blocks of clusters.
 
-python -m benchmarks.large_head [--clusters 500 1000] [--seeds 3] [--write large_head.json]
+python -m benchmarks.large_head [--clusters 500 1000] [--seeds 3] [--write large_head.jsonl.gz]
 
 Gaussians whose means overlap are split at random into five clusters each, so that it is known
 which clusters are parts of one.  They are compared and merged with AdamW and with what is used
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
+from benchmarks import results_file
 from benchmarks.common import print_table
 from unsplit.networks.training import group as group_module
 from unsplit.networks.training.group import Group
@@ -127,7 +128,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
                 print(json.dumps(record), flush=True)
                 records.append(record)
     if given.write:
-        given.write.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
+        results_file.write(given.write, records)
     title = f"Heads as usual and as if they were very large, {given.seeds} seeds"
     print_table(title, HEADER, list(summary(records)))
     return records

@@ -80,7 +80,7 @@ def test_both_endings_are_read_in_any_letter_case():
 def test_only_the_training_part_is_read():
     two_clusters(folder="sounds/train")
     two_clusters(folder="sounds/val")
-    with pytest.warns(SkippedWarning, match="those in 'val' are ignored"):
+    with pytest.warns(SkippedWarning, match="beside train: 'val'"):
         assert unsplit.read("sounds").labels.tolist() == ["no", "no", "yes", "yes"]
 
 

@@ -151,7 +151,6 @@ IDS = ["p", "q", "r"]
 SHUFFLED = {
     "id.csv": "id,cluster\nr,3\np,1\nq,2\n",
     "unnamed.csv": ",cluster\nr,3\np,1\nq,2\n",
-    "r.csv": "cluster\nr,3\np,1\nq,2\n",
     "counted.csv": ",id,cluster\n0,r,3\n1,p,1\n2,q,2\n",
     "other.csv": "cell,cluster\nr,3\np,1\nq,2\n",
     "nothing_called_so.csv": "cell,leiden\nr,3\np,1\nq,2\n",

@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import struct
-import subprocess
 import sys
 import termios
 from pathlib import Path
@@ -273,12 +272,7 @@ def test_ctrl_c_in_any_phase_says_what_is_kept(phase, existed, monkeypatch):
         assert snapshot() == before
 
 
-# A real terminal, and real pipes
-
-
-def command(*options):
-    typed = [str(argument) for argument in arguments(*options)]
-    return [sys.executable, "-m", "unsplit", *typed]
+# A real terminal
 
 
 def on_a_terminal(typed):
@@ -300,9 +294,20 @@ def on_a_terminal(typed):
     return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+PROGRAM = """
+import sys
+from unsplit.__main__ import start
+
+try:
+    start()
+finally:
+    print("compiler of torch loaded:", "torch._dynamo" in sys.modules)
+"""
+
+
 @pytest.mark.filterwarnings("ignore:.*forkpty:DeprecationWarning")
-def test_on_a_terminal():
-    shown, code = on_a_terminal(command())
+def test_on_a_terminal_and_without_the_compiler_of_torch():
+    shown, code = on_a_terminal([sys.executable, "-c", PROGRAM, *map(str, arguments())])
     assert code == 0
     parts = [
         "loading ...",
@@ -316,20 +321,8 @@ def test_on_a_terminal():
         "5/5 writing",
         "Merged 4 clusters into 2.",
         "Files in out/",
+        "compiler of torch loaded: False",  # which would take seconds
     ]
     places = [shown.find(part) for part in parts]
     assert -1 not in places
     assert places == sorted(places)
-
-
-def test_in_pipes_and_without_the_compiler_of_torch():
-    program = (
-        "import sys; from unsplit.cli import main; "
-        "main(sys.argv[1:]); print('torch._dynamo' in sys.modules)"
-    )
-    typed = [sys.executable, "-c", program, *map(str, arguments())]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(typed, capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout.startswith("Merged 4 clusters into 2.")
-    assert done.stdout.endswith("\nFalse\n")  # it would take seconds to load
-    assert done.stderr == ""

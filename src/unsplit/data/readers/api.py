@@ -31,7 +31,6 @@ from unsplit.data.readers.parsers import CLOUD_ENDINGS
 from unsplit.data.readers.shards import find_samples, shards_of
 from unsplit.data.readers.tables import Progress, parquet_files
 from unsplit.errors import InputError, check_flag, check_path, check_type, option, shown
-from unsplit.old_names import refuses_old_options
 
 # Number of files that decide which kind of data a folder holds.
 ENOUGH = 1000
@@ -42,7 +41,6 @@ ENDINGS = {
 }
 
 
-@refuses_old_options
 def read(
     path: str | os.PathLike[str],
     labels: str | os.PathLike[str] | None = None,
