@@ -206,7 +206,7 @@ class Group:
             network.train()
         head_alone = self.steps_of_head(batches.shape[-1])
         total = torch.zeros((), device=self.device)
-        shaped = batches.to(self.device).unbind()
+        shaped = list(batches.to(self.device))
         if not self.stacked:
             shaped = [index[0] for index in shaped]
         taken = [self.taken(index) for index in shaped]
@@ -580,10 +580,10 @@ class LargeHeadAdamW(AdamW):
         done = float(state["step"])
         corrections = 1 - BETAS[0] ** done, 1 - BETAS[1] ** done
         shrink = 1 - self.learning_rate * self.weight_decay
-        move = move_rows if self.kernel else move_rows_plainly
         moments = state["exp_avg"], state["row_avg_sq"]
-        numbers = BETAS, corrections, self.learning_rate, shrink, EPS
-        move(self.large, gradient.contiguous(), *moments, *numbers)
+        tensors = self.large, gradient.contiguous(), *moments
+        move = move_rows if self.kernel else move_rows_plainly
+        move(*tensors, BETAS, corrections, self.learning_rate, shrink, EPS)
 
     def state_of(self, param: Tensor) -> State:
         """Numbers of a parameter, zeros at first."""
