@@ -400,7 +400,7 @@ def require_memory_of_estimate(
     n_numbers = rows.n_features if isinstance(rows, VectorRows) else math.prod(rows.shape)
     clusters = f"{n_clusters:,} clusters of {len(rows):,} observations"
     first, head = 4 * FIRST_LAYER.get(backbone, 0) * n_numbers, 4 * WIDTH * n_outputs
-    # Networks of several folds are tried on a block of scores, others on a batch.
+    # At most as many observations are tried at a time.
     block = BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH
     n_tried = min(sum(len(fold.validation) for fold in folds), block)
     # Each of several processes trains a part of every head.
