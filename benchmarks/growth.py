@@ -33,9 +33,17 @@ from unsplit.data.rows.kinds import vector_rows
 from unsplit.devices import choose_device, private_randomness
 from unsplit.networks.chunked import blocks_for
 from unsplit.networks.network import MLP
-from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold, Group
-from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, used_decay
+from unsplit.networks.training.group import (
+    Fold,
+    Group,
+    epoch_minibatches,
+)
+from unsplit.networks.training.loop import (
+    RECIPES,
+    TrainConfig,
+    build_network,
+    used_decay,
+)
 from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.stored_pairs import count_confusions
 

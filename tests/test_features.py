@@ -134,7 +134,7 @@ def test_a_network_for_other_images_and_other_mistakes_are_refused():
         unsplit.features(nn.Conv2d(1, 2, 3), IMAGES, device="cpu")
     with pytest.raises(InputError, match=r"transform cannot take a batch of shape \(7, 3, 6, 4\)"):
         unsplit.features(nn.Flatten(), IMAGES, transform=lambda x: x @ x, device="cpu")
-    with pytest.raises(InputError, match=r"network must be a torch\.nn\.Module, got .* ndarray"):
+    with pytest.raises(InputError, match=r"network must be a Module, .*; pass the network first"):
         unsplit.features(IMAGES, nn.Flatten())
     with pytest.raises(InputError, match="batch_size must be a whole number of at least 1, got 0"):
         unsplit.features(nn.Flatten(), IMAGES, batch_size=0)

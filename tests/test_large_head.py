@@ -15,8 +15,16 @@ from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks import network as network_module
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module
-from unsplit.networks.training.group import Group, LargeHeadAdamW, validation_part
-from unsplit.networks.training.loop import Training, epoch_minibatches, used_decay
+from unsplit.networks.training.group import (
+    Group,
+    LargeHeadAdamW,
+    epoch_minibatches,
+    validation_part,
+)
+from unsplit.networks.training.loop import (
+    Training,
+    used_decay,
+)
 from unsplit.pairwise.heldout_scores import holdout_fold
 
 CPU = torch.device("cpu")

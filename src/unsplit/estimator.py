@@ -44,9 +44,11 @@ from unsplit.merging.neighbours.graph import (
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.plan import MergeOptions, looks_like_partition
 from unsplit.merging.tree import MergeTree
-from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.loop import (
+    Backbone,
+    TrainConfig,
+)
 from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
 from unsplit.overclustering import check_clusterer, default_clusterer, overcluster
 from unsplit.pairwise.api import (

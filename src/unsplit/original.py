@@ -38,22 +38,22 @@ from unsplit.networks.network import (
     pair_matrix_loss,
     pairwise_logistic_loss,
 )
-from unsplit.networks.registry import (
+from unsplit.networks.training.group import (
+    Fold,
+    balanced_draws,
+    draws_in_epoch,
+)
+from unsplit.networks.training.loop import (
     BEST,
+    Augment,
     Backbone,
     Recipe,
+    TrainConfig,
+    Training,
     build_network,
     is_users,
     recipe_for,
     recipe_of,
-)
-from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import (
-    Augment,
-    TrainConfig,
-    Training,
-    balanced_draws,
-    draws_in_epoch,
 )
 from unsplit.pairwise.api import Settings, kind_for
 from unsplit.pairwise.divergences import nothing_held_out
