@@ -236,13 +236,6 @@ class Settings:
             )
         refuse_for_classifiers(self.backbone, self.config(TrainConfig()))
 
-    @property
-    def n_folds(self) -> int:
-        """How many networks are trained at most."""
-        if isinstance(self.cv, str):
-            return USUAL_FOLDS
-        return 1 if is_share(self.cv) else int(self.cv)
-
     def is_sparse(self, n_clusters: int, divided: bool = False) -> bool:
         """Whether only confused pairs of so many clusters are kept; ``divided`` by batch."""
         if divided:
@@ -264,10 +257,11 @@ class Settings:
         inside, together = clusters[order], None if groups is None else groups[order]
         if is_share(self.cv):
             found = [holdout_fold(inside, float(self.cv), rng, together)]
-        elif isinstance(self.cv, str) and groups is None:
-            found = folds_by_need(inside, self.n_folds, rng)
+        elif self.cv == "auto" and groups is None:
+            found = folds_by_need(inside, USUAL_FOLDS, rng)
         else:
-            found = crossfit_folds(inside, self.n_folds, rng, together)
+            n_folds = USUAL_FOLDS if self.cv == "auto" else int(self.cv)
+            found = crossfit_folds(inside, n_folds, rng, together)
         found = [Fold(order[f.train], order[f.validation], order[f.test]) for f in found]
         # No rows choose an epoch of what is fitted once.
         once = is_fitted_once(self.backbone)
@@ -319,7 +313,7 @@ def fit(
         rows = observations(X, where, kind_for(X, settings.backbone))
         encoded = encode_labels(labels, len(rows))
         if is_whole(settings.cv):
-            require_folds(settings.n_folds, encoded.clusters)
+            require_folds(int(settings.cv), encoded.clusters)
         recipes = candidates_for(settings.backbone, rows)
         given = getattr(rows, "values", None)
         if groups is None and isinstance(given, np.ndarray) and not is_mapped(given):

@@ -115,12 +115,12 @@ class StratumScores(NamedTuple):
         """Compute the scores of some rows for some clusters."""
         return self.bias[clusters].addmm(self.features[rows], self.weights[clusters].T)
 
-    def among(self, kept: "Tensor") -> "StratumScores":
-        """The scores of some clusters, numbered anew, for each other."""
-        rows, number = kept[self.clusters], kept.cumsum(0) - 1
-        return StratumScores(
-            self.features[rows], self.weights[kept], self.bias[kept], number[self.clusters[rows]]
-        )
+    def reordered(self, order: "Tensor") -> "StratumScores":
+        """The same scores with clusters in another order."""
+        clusters = order.argsort()[self.clusters]
+        rows = clusters.argsort(stable=True)
+        parts = self.features[rows], self.weights[order], self.bias[order], clusters[rows]
+        return StratumScores(*parts)
 
     def blocks(self) -> Iterator[tuple["Tensor", "Tensor"]]:
         """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time."""
@@ -486,40 +486,33 @@ def rank_sums(scores: HeldoutScores, small: NDArray[np.bool_] | None = None) -> 
     """
     import torch
 
-    device = device_for_sums()
-    across = torch.zeros(scores.n_clusters, dtype=torch.bool, device=device)
-    if small is not None:
-        across |= torch.from_numpy(small).to(device)
-    once = torch.arange(scores.n_clusters, device=device)[~across]
-    U = torch.zeros(scores.n_clusters, scores.n_clusters, dtype=torch.float64, device=device)
-    if len(once):
-        for stratum in scores.on(device):
-            _add_rank_sums(U, [stratum], once)
-    n_added = (~across).double() + (~across).double()[:, None]
-    U = (U + U.T) / n_added.clamp(min=1)
-    strata = [s.among(across) for s in scores.on(device)] if across.any() else []
-    strata = [stratum for stratum in strata if len(stratum.clusters)]
-    if strata:
-        k_small = len(U) - len(once)
-        among = torch.zeros(k_small, k_small, dtype=torch.float64, device=device)
-        _add_rank_sums(among, strata, torch.arange(k_small, device=device), once_each=True)
-        U[across[:, None] & across] = (among.triu() + among.triu(1).T).flatten()
-    return U.cpu().numpy()
+    k, device = scores.n_clusters, device_for_sums()
+    small = np.zeros(k, bool) if small is None else small
+    # Small clusters come last, so that each pair is counted once, from the first of the two.
+    order, n_large = np.argsort(small, kind="stable"), k - int(small.sum())
+    strata = [
+        stratum.reordered(torch.from_numpy(order).to(device)) for stratum in scores.on(device)
+    ]
+    U, clusters = (
+        torch.zeros(k, k, dtype=torch.float64, device=device),
+        torch.arange(k, device=device),
+    )
+    for stratum in strata if n_large else []:
+        _add_rank_sums(U, [stratum], clusters[:n_large])
+    if strata and n_large < k:
+        _add_rank_sums(U, strata, clusters[n_large:])
+    found, place = (U.triu() + U.triu(1).T).cpu().numpy(), np.argsort(order)
+    return found[np.ix_(place, place)]
 
 
-def _add_rank_sums(
-    U: "Tensor", strata: list[StratumScores], clusters: "Tensor", once_each: bool = False
-) -> None:
-    """Add U between ``clusters`` and all clusters, observations compared across the strata.
-
-    If each pair is needed once only, clusters are compared with those that are not before them.
-    """
+def _add_rank_sums(U: "Tensor", strata: list[StratumScores], clusters: "Tensor") -> None:
+    """Add U between ``clusters`` and those after them, observations compared across the strata."""
     import torch
 
     own = [torch.cat([z.gather(1, c[:, None])[:, 0] for z, c in s.blocks()]) for s in strata]
     step = max(1, BLOCK_ELEMENTS // (8 * max(len(U), sum(len(part) for part in own))))
     for some in clusters.split(step):
-        first = int(some[0]) if once_each else 0
+        first = int(some[0])
         U[some, first:] += _rank_sums_of(strata, own, some, first)
 
 

@@ -110,17 +110,12 @@ class Fitted:
     trained: Trained
 
     @property
-    def networks(self) -> list[Network]:
-        """One for each fold."""
-        return self.trained.networks
-
-    @property
     def scorer(self) -> Scorer:
         """The networks, ready to score new observations; the training data are not kept."""
         cluster = self.outputs.cluster
         log_shares = np.log(self.outputs.sizes / self.result.sizes[cluster])
         like, temperature = self.rows.first(1), self.result.temperature
-        return Scorer(self.networks, cluster, log_shares, like, temperature)
+        return Scorer(self.trained.networks, cluster, log_shares, like, temperature)
 
     @torch.no_grad()
     def assigned(self) -> Index:
@@ -139,11 +134,11 @@ class Fitted:
         index = np.flatnonzero(np.isin(clusters, small))
         known = torch.from_numpy(~result.too_small)
         share = np.zeros((len(index), int(known.sum())))
-        for network in self.networks:
+        for network in self.trained.networks:
             scores = _scores_of_rows(network, self.rows, index).cpu()
             in_order = scores[:, self.outputs.cluster.argsort()].double()[:, known]
             share += torch.softmax(in_order / result.temperature, dim=1).numpy()
-        share /= len(self.networks)
+        share /= len(self.trained.networks)
         sure = share.max(axis=1) > 0.5
         best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
         assigned[clusters[index[sure]]] = best[sure]
@@ -298,9 +293,8 @@ def estimate_of(
     history: History,
     temperature: float = 1.0,
     is_sparse: bool = False,
-    most: int = MOST_CONFUSIONS,
 ) -> PairwiseTVD:
-    """Compute hit rates, or count at most so many confusions of one observation, and say so."""
+    """Compute the hit rates of all pairs, or count confusions and warn if there are too many."""
     known: dict[str, Any] = {
         "cluster_ids": labels.cluster_ids,
         "sizes": np.bincount(labels.clusters[labels.clusters >= 0]),
@@ -312,12 +306,13 @@ def estimate_of(
     }
     if not is_sparse:
         return PairwiseTVD(hit_rate=directed_means(scores, hit, current()), **known)
-    misses, capped = count_confusions(scores, most=most, ranks=current())
+    misses, capped = count_confusions(scores, current())
     result = PairwiseTVD(hit_rate=None, misses=misses, capped=capped, **known)
     log.info("sparse estimate: %s confused pairs are stored", f"{len(result.pairs):,}")
     if capped.any():
         share = capped / np.maximum(result.n_heldout, 1)
         largest: list[float] = np.sort(share)[-2:].tolist()
+        most = MOST_CONFUSIONS
         warn(
             f"{int(capped.sum()):,} of {int(result.n_heldout.sum()):,} held-out observations "
             f"score higher for more than {most} other clusters than for their own, and only {most} "
@@ -344,33 +339,22 @@ def best_factor(scores: HeldoutScores) -> float:
     step = -(-len(scores.rows) // MOST_OBSERVATIONS)
     if step == 0:
         return 1.0
-    part = _every(scores, step)
-    weights = 1 / np.maximum(part.counts.sum(axis=0), 1)
+    # One of every ``step``, the same observations whatever their order and names.
+    by_content = np.argsort(scores.features[:, 0], kind="stable")
+    part, device = scores.some(np.sort(by_content[::step])), device_for_sums()
+    weight = torch.from_numpy(1 / np.maximum(part.counts.sum(axis=0), 1)).to(device)
 
     def cross_entropy(logarithm: float) -> float:
-        return _cross_entropy(part, float(np.exp(logarithm)), weights)
+        total = 0.0
+        for block, clusters in part.blocks(device):
+            block = block.double() * float(np.exp(logarithm))
+            own = block.gather(1, clusters[:, None])[:, 0]
+            total += float((weight[clusters] * (block.logsumexp(dim=1) - own)).sum())
+        return total
 
     found = minimize_scalar(cross_entropy, bounds=(LEAST, MOST), options={"xatol": PRECISION})
     # Rounded, so that the order of summation, which depends on cluster names, has no effect.
     return float(np.exp(round(float(found.x), 2)))
-
-
-def _every(scores: HeldoutScores, step: int) -> HeldoutScores:
-    """Keep one of every ``step`` observations, the same ones whatever their order and names."""
-    by_content = np.argsort(scores.features[:, 0], kind="stable")
-    return scores.some(np.sort(by_content[::step]))
-
-
-def _cross_entropy(scores: HeldoutScores, factor: float, weights: NDArray[np.float64]) -> float:
-    """Cross-entropy of the held-out labels, with scores multiplied by the factor."""
-    device = device_for_sums()
-    weight = torch.from_numpy(weights).to(device)
-    total = 0.0
-    for block, clusters in scores.blocks(device):
-        block = block.double() * factor
-        own = block.gather(1, clusters[:, None])[:, 0]
-        total += float((weight[clusters] * (block.logsumexp(dim=1) - own)).sum())
-    return total
 
 
 # --- folds ----------------------------------------------------------------------------------------

@@ -597,8 +597,7 @@ def by_groups(result: PairwiseTVD, group_of: Index) -> PairwiseTVD:
     of which no group was held out cannot be compared: their TVD is 1.
     """
     scores = replace(result.scores, groups=group_of)
-    n_effective = groups.effective_counts_of_groups(scores, result.hit_rate)
-    n_groups = groups.held_out_groups(scores)
+    n_groups, n_effective = groups.effective_counts_of_groups(scores, result.hit_rate)
     found = replace(result, scores=scores, n_groups=n_groups, n_effective=n_effective)
     return replace(found, hit_rate=np.where(found.comparable, result.hit_rate, 1.0))
 
