@@ -68,18 +68,17 @@ from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
 from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.groups import has_several_groups, shared_batches
 from unsplit.pairwise.heldout_scores import (
-    USUAL_FOLDS,
     Fitted,
     Trained,
+    best_factor,
     best_of,
-    crossfit_folds,
-    folds_by_need,
+    estimate_of,
     heldout_scores,
-    holdout_fold,
+    make_folds,
+    of_clusters,
     require_folds,
-    summarize,
 )
-from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.result import PairwiseTVD, by_groups
 
 log = logging.getLogger("unsplit")
 
@@ -250,23 +249,6 @@ class Settings:
         too_large = BYTES_A_PAIR * n_clusters**2 > available_memory()
         return n_clusters > MANY_CLUSTERS or too_large
 
-    def folds(
-        self, order: Index, clusters: Index, groups: Index | None, rng: np.random.Generator
-    ) -> list[Fold]:
-        """Split the rows, or whole groups of them, in the order of their content."""
-        inside, together = clusters[order], None if groups is None else groups[order]
-        if is_share(self.cv):
-            found = [holdout_fold(inside, float(self.cv), rng, together)]
-        elif self.cv == "auto" and groups is None:
-            found = folds_by_need(inside, USUAL_FOLDS, rng)
-        else:
-            n_folds = USUAL_FOLDS if self.cv == "auto" else int(self.cv)
-            found = crossfit_folds(inside, n_folds, rng, together)
-        found = [Fold(order[f.train], order[f.validation], order[f.test]) for f in found]
-        # No rows choose an epoch of what is fitted once.
-        once = is_fitted_once(self.backbone)
-        return [fold.without_validation() for fold in found] if once else found
-
     def config(self, usual: TrainConfig = USUAL) -> TrainConfig:
         """How to train a network that is usually trained so."""
         return usual if self.training is None else self.training.over(usual)
@@ -333,7 +315,11 @@ def fit(
         order, of_content = canonical_order(rows.keys, outputs.of_rows)
         outputs = outputs.renumbered(of_content)
         rng = generator_of(random_state)
-        folds = settings.folds(order, of_content, group_of, rng)
+        given = of_content[order], rng, None if group_of is None else group_of[order]
+        folds = [fold.of(order) for fold in make_folds(settings.cv, *given)]
+        # No rows choose an epoch of what is fitted once.
+        if is_fitted_once(settings.backbone):
+            folds = [fold.without_validation() for fold in folds]
         k = len(outputs.cluster)
         require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
         _warn_of_single(encoded, n_batches)
@@ -370,7 +356,11 @@ def fit(
             with private_randomness(seed):
                 best = best_of(found, rows, outputs, folds)
             log.info("the highest A: %s", best.name)
-        result = summarize(best, outputs, encoded, is_sparse, group_of)
+        factor = best_factor(best.scores)
+        scores = of_clusters(best.scores, outputs, factor)
+        result = estimate_of(scores, encoded, best.history, 1 / factor, is_sparse)
+        if group_of is not None:
+            result = by_groups(result, group_of[scores.rows])
         return Fitted(rows, outputs, folds, result, best)
 
 

@@ -171,7 +171,7 @@ class HeldoutScores:
         """Number of batches, B; 1 without batches."""
         return 1 if self.batch_sizes is None else len(self.batch_sizes)
 
-    @property
+    @cached_property
     def n_folds(self) -> int:
         """Number of networks, K."""
         return len(self.bias) // self.n_batches
@@ -181,7 +181,7 @@ class HeldoutScores:
         """Stratum of each held-out observation, shape (m,)."""
         return self.folds if self.batches is None else self.folds * self.n_batches + self.batches
 
-    @property
+    @cached_property
     def n_clusters(self) -> int:
         """Number of clusters, k."""
         return self.bias.shape[1]
@@ -323,17 +323,8 @@ class ScoreCounts(HeldoutScores):
 
     def __init__(self, counts: Index, n_folds: int, batch_sizes: Index | None = None) -> None:
         # Not the fields of a HeldoutScores, which are missing.
-        self.__dict__.update(counts=counts, _n_folds=n_folds, batch_sizes=batch_sizes)
-
-    @property
-    def n_folds(self) -> int:
-        """Number of networks, K."""
-        return int(self.__dict__["_n_folds"])
-
-    @property
-    def n_clusters(self) -> int:
-        """Number of clusters, k."""
-        return self.counts.shape[1]
+        known = {"counts": counts, "n_folds": n_folds, "n_clusters": counts.shape[1]}
+        self.__dict__.update(known, batch_sizes=batch_sizes)
 
     def renamed(self, new_index: Index) -> "ScoreCounts":
         """Return the same counts with cluster c renamed to ``new_index[c]``."""

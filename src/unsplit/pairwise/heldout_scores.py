@@ -12,7 +12,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, Parts
 from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, usual_settings
-from unsplit.errors import ConfusionWarning, InputError, warn
+from unsplit.errors import ConfusionWarning, InputError, is_whole, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import Checkpoint
@@ -34,7 +33,7 @@ from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
 from unsplit.pairwise.groups import deal_groups, shared_batches
-from unsplit.pairwise.result import PairwiseTVD, by_groups
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.stored_pairs import MOST_CONFUSIONS, count_confusions
 
 log = logging.getLogger("unsplit")
@@ -270,23 +269,6 @@ def best_of(
     return replace(most, name=name, networks=networks, scores=scores)
 
 
-def summarize(
-    trained: Trained,
-    outputs: Parts,
-    labels: EncodedLabels,
-    is_sparse: bool = False,
-    groups: Index | None = None,
-) -> PairwiseTVD:
-    """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only.
-
-    ``groups`` has the group of every row of the data.
-    """
-    factor = best_factor(trained.scores)
-    scores = of_clusters(trained.scores, outputs, factor)
-    result = estimate_of(scores, labels, trained.history, 1 / factor, is_sparse)
-    return result if groups is None else by_groups(result, groups[scores.rows])
-
-
 def estimate_of(
     scores: HeldoutScores,
     labels: EncodedLabels,
@@ -295,21 +277,24 @@ def estimate_of(
     is_sparse: bool = False,
 ) -> PairwiseTVD:
     """Compute the hit rates of all pairs, or count confusions and warn if there are too many."""
-    known: dict[str, Any] = {
-        "cluster_ids": labels.cluster_ids,
-        "sizes": np.bincount(labels.clusters[labels.clusters >= 0]),
-        "n_heldout": scores.counts.sum(axis=0),
-        "scores": scores,
-        "history": history,
-        "n_noise": labels.n_noise,
-        "temperature": temperature,
-    }
-    if not is_sparse:
-        return PairwiseTVD(hit_rate=directed_means(scores, hit, current()), **known)
-    misses, capped = count_confusions(scores, current())
-    result = PairwiseTVD(hit_rate=None, misses=misses, capped=capped, **known)
-    log.info("sparse estimate: %s confused pairs are stored", f"{len(result.pairs):,}")
-    if capped.any():
+    hit_rate, misses, capped = None, None, None
+    if is_sparse:
+        misses, capped = count_confusions(scores, current())
+    else:
+        hit_rate = directed_means(scores, hit, current())
+    result = PairwiseTVD(
+        cluster_ids=labels.cluster_ids,
+        sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
+        n_heldout=scores.counts.sum(axis=0),
+        hit_rate=hit_rate,
+        scores=scores,
+        history=history,
+        n_noise=labels.n_noise,
+        temperature=temperature,
+        misses=misses,
+        capped=capped,
+    )
+    if capped is not None and capped.any():
         share = capped / np.maximum(result.n_heldout, 1)
         largest: list[float] = np.sort(share)[-2:].tolist()
         most = MOST_CONFUSIONS
@@ -375,6 +360,17 @@ NEGLIGIBLE = 0.01
 
 # So many folds are possible even if every cluster is smaller.
 ALWAYS_POSSIBLE = 10
+
+
+def make_folds(
+    cv: float | str, clusters: Index, rng: np.random.Generator, groups: Index | None
+) -> list[Fold]:
+    """Make the folds that ``cv`` of :func:`unsplit.pairwise_tvd` asks for."""
+    if cv == "auto" and groups is None:
+        return folds_by_need(clusters, USUAL_FOLDS, rng)
+    if cv == "auto" or is_whole(cv):
+        return crossfit_folds(clusters, USUAL_FOLDS if cv == "auto" else int(cv), rng, groups)
+    return [holdout_fold(clusters, float(cv), rng, groups)]
 
 
 def crossfit_folds(

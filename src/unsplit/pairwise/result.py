@@ -272,17 +272,13 @@ class PairwiseTVD:
         if name == "tv":
             return self.tvd
         computed: dict[str, Any] = self.__dict__.setdefault("_divergences", {})
-        if name not in computed:
-            computed[name] = self._divergence(name)
+        if name not in computed and self.is_sparse:
+            computed[name] = self.pairs.divergence(name)
+        elif name not in computed:
+            found = divergences.divergence(self.scores, name)
+            found = found if self.n_groups is None else np.where(self.comparable, found, 1.0)
+            computed[name] = _finished(found, 0.0)
         return computed[name]
-
-    def _divergence(self, name: str) -> Any:
-        if self.is_sparse:
-            return self.pairs.divergence(name)
-        found = divergences.divergence(self.scores, name)
-        return _finished(
-            found if self.n_groups is None else np.where(self.comparable, found, 1.0), 0.0
-        )
 
     def nearest(self, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
         """The nearest of some clusters to each of them, and its TVD; infinite if there is none.
