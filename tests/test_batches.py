@@ -16,11 +16,8 @@ from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from unsplit import ClusterMerger, InputError, PairwiseTVD, TrainConfig, merge, pairwise_tvd, read
 from unsplit.data.labels import Parts
 from unsplit.errors import BatchWarning, PartitionWarning
-from unsplit.estimator import merge_overclustering
 from unsplit.merging.evidence import Columns, Mixtures
-from unsplit.merging.options import MergeOptions
 from unsplit.pairwise import divergences
-from unsplit.pairwise.api import Settings
 from unsplit.pairwise.divergences import DIVERGENCES, rank_sums
 from unsplit.pairwise.statistics import (
     CROSSFIT_VARIANCE,
@@ -103,15 +100,12 @@ def test_auto_merges_within_batches_what_a_test_keeps_apart_without(estimates):
 
 def test_neighbours_are_looked_for_within_batches():
     X, labels, batch = confounded(n=30, gaps=[0, 5, 10], shift=0.0)
-    merge_options, choices = (
-        MergeOptions(),
-        Settings(cv=2, training=TrainConfig(epochs=3), device="cpu"),
-    )
-    graph = merge_overclustering(X, labels, merge_options, choices, 0, batch=batch).neighbours
+    merger = ClusterMerger(cv=2, training=TrainConfig(epochs=3), device="cpu", random_state=0)
+    graph = merger.fit(X, initial_labels=labels, batch=batch).neighbours_
     left, right = graph.adjacency.nonzero()
     assert np.array_equal(np.sort(graph.batches), np.sort(batch))
     assert np.array_equal(graph.batches[left], graph.batches[right])
-    whole = merge_overclustering(X, labels, merge_options, choices, 0).neighbours
+    whole = merger.fit(X, initial_labels=labels).neighbours_
     assert set(whole.batches) == {0}
 
 

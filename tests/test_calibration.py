@@ -98,3 +98,7 @@ def test_new_observations_are_scored_as_surely_as_those_that_were_held_out():
     first = replace(fitted.scorer, networks=fitted.trained.networks[:1])
     plain = replace(first, temperature=1.0).log_posterior(X)
     np.testing.assert_allclose(first.log_posterior(X), log_softmax(factor * plain, axis=1))
+    scores = fitted.result.scores
+    own = scores.folds == 0
+    expected = log_softmax(scores.dense()[own], axis=1)
+    np.testing.assert_allclose(first.log_posterior(X)[scores.rows[own]], expected, atol=1e-4)

@@ -232,7 +232,7 @@ BAD = {
     "loss": (lambda X, y: (X, y), {"loss": "hinge"}, "loss must be one of pairwise, softmax"),
     "epochs": (lambda X, y: (X, y), {"epochs": 0}, "epochs must be a whole number .* got 0"),
     "backbone": (lambda X, y: (X, y), {"backbone": "vgg"}, "backbone must be .* got 'vgg'"),
-    "device": (lambda X, y: (X, y), {"device": "tpu9"}, "device='tpu9' cannot be used here"),
+    "device": (lambda X, y: (X, y), {"device": "tpu9"}, 'device="tpu9" cannot be used here'),
     "random_state": (lambda X, y: (X, y), {"random_state": "x"}, "random_state must be .* got 'x'"),
 }
 

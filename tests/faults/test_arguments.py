@@ -266,7 +266,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"clusterer": "None", "random_state": "None"},
     ),
     "plots.dendrogram": (plots.dendrogram, {"tree": TREE}, {"ax": "None", "most_leaves": "None"}),
-    "plots.dendrogram_data": (plots.dendrogram_data, {"tree": TREE}, {"most_leaves": "None"}),
     "plots.distances": (plots.distances, {"tree": TREE, "tvd": D}, {"ax": "None"}),
     "plots.merge_curve": (plots.merge_curve, {"tree": TREE}, {"ax": "None"}),
     "plots.save_figures": (
@@ -279,7 +278,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 # Classes whose objects the library makes; users only read them.
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
-    "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
+    "PairwiseWasserstein", "Selection", "StepRecord",
 }  # fmt: skip
 # Called by the library alone.
 WITHIN = {
@@ -287,7 +286,6 @@ WITHIN = {
     "TrainConfig.over",
     "History.of",
     "ClusterMerger.set_fit_request",
-    "ClusterMerger.fit_predict",  # it calls fit
     "Reporter",
     *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }

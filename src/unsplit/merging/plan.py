@@ -49,7 +49,7 @@ from unsplit.merging.options import (
     MergeOptions,
 )
 from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
-from unsplit.merging.sparse_pairs import SparseNeighbourhoods, SparsePairs, pairs_of
+from unsplit.merging.sparse_pairs import SparseConnections, SparsePairs, pairs_of
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.statistics import adjust_for_pairs
 
@@ -166,7 +166,9 @@ def neighbourhoods_of(
     # Without a seed the same graph still gives the same result.
     rng = generator_of(0 if random_state is None else random_state)
     if isinstance(pairs, SparsePairs):
-        return SparseNeighbourhoods(inputs.graph, rng, pairs.ranking)
+        if isinstance(pairs.ranking, SparseConnections):
+            return Neighbourhoods(inputs.graph, rng, pairs.ranking, is_shared=True)
+        return Neighbourhoods(inputs.graph, rng, SparseConnections(inputs.graph))
     return Neighbourhoods(inputs.graph, rng)
 
 

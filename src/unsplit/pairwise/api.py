@@ -24,16 +24,19 @@ from unsplit.data.labels import (
     encode_labels,
     refuse_other_order,
 )
-from unsplit.data.memory import available_memory, free_memory, memory_errors, require_memory
 from unsplit.data.rows.base import Rows, canonical_order, is_mapped
 from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.devices import (
     BLOCK_ELEMENTS,
+    available_memory,
     check_seed,
     choose_device,
     current,
+    free_memory,
     generator_of,
+    memory_errors,
     private_randomness,
+    require_memory,
     usual_settings,
 )
 from unsplit.errors import (
@@ -56,16 +59,14 @@ from unsplit.networks.registry import (
     Backbone,
     build_network,
     candidates_for,
-    is_fitted_once,
     is_users,
+    recipe_of,
     refuse_for_classifiers,
-    wanted_kind,
 )
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.groups import has_several_groups, shared_batches
 from unsplit.pairwise.heldout_scores import (
     Fitted,
@@ -111,7 +112,6 @@ FEWER_CLUSTERS = (
 LESS_DATA = "use fewer features, fewer clusters, a smaller backbone or a smaller batch_size"
 
 
-@refuses_old_options
 def pairwise_tvd(
     X: Any,
     labels: ArrayLike,
@@ -288,7 +288,6 @@ def fit(
     checkpoint : Checkpoint, optional
         Keeps the training from time to time; if it has one, training continues from there.
     """
-    check_progress(progress)
     check_seed(random_state)
     with memory_errors("comparing the clusters", LESS_DATA):
         where = choose_device(settings.device)
@@ -318,7 +317,7 @@ def fit(
         given = of_content[order], rng, None if group_of is None else group_of[order]
         folds = [fold.of(order) for fold in make_folds(settings.cv, *given)]
         # No rows choose an epoch of what is fitted once.
-        if is_fitted_once(settings.backbone):
+        if recipe_of(settings.backbone).fitted_once:
             folds = [fold.without_validation() for fold in folds]
         k = len(outputs.cluster)
         require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
@@ -488,7 +487,7 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
 
     Networks from elsewhere cannot read sparse tensors, so they get dense vectors.
     """
-    kind = wanted_kind(backbone)
+    kind = recipe_of(backbone).kind
     by_itself = isinstance(backbone, str) and backbone in ("auto", "bag-of-words")
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
@@ -538,6 +537,7 @@ def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[R
     ...     reporter.on_epoch(EpochRecord(0, 0.7, 0.6, 1.0))
     EpochRecord(epoch=0, loss=0.7, accuracy=0.6, seconds=1.0)
     """
+    check_progress(progress)
     if isinstance(progress, Reporter):
         yield progress
         return

@@ -23,7 +23,7 @@ from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, Parts
 from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, usual_settings
-from unsplit.errors import ConfusionWarning, InputError, is_whole, warn
+from unsplit.errors import ConfusionWarning, InputError, is_whole, option, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import Checkpoint
@@ -164,10 +164,7 @@ def heldout_scores(
 ) -> tuple[HeldoutScores, History]:
     """Train one network per fold and use it to score the ``test`` rows of its fold."""
     on_device = torch.from_numpy(outputs.of_rows).to(next(networks[0].parameters()).device)
-    training = Training(
-        networks, rows, on_device, folds, config, rng,
-        epochs=config.epochs, reporter=reporter, checkpoint=checkpoint, ranks=current(),
-    )  # fmt: skip
+    training = Training(networks, rows, on_device, folds, config, rng, reporter, checkpoint)
     history = training.run()
     return scores_of(networks, rows, outputs, [fold.test for fold in folds], current()), history
 
@@ -491,8 +488,8 @@ def require_folds(n_folds: int, clusters: Index) -> None:
     largest = int(np.bincount(clusters[clusters >= 0]).max())
     if n_folds > max(largest, ALWAYS_POSSIBLE):
         raise InputError(
-            f"cv must be at most {max(largest, ALWAYS_POSSIBLE)}, the size of the largest cluster "
-            f"or {ALWAYS_POSSIBLE}, got {n_folds}; 5 is usual."
+            f"{option('cv')} must be at most {max(largest, ALWAYS_POSSIBLE)}, the size of the "
+            f"largest cluster or {ALWAYS_POSSIBLE}, got {n_folds}; 5 is usual."
         )
 
 
