@@ -223,7 +223,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice("form", self.form, FORMS)
-        if not is_cv(self.cv):
+        automatic = isinstance(self.cv, str) and self.cv == "auto"
+        if not (automatic or is_share(self.cv) or (is_whole(self.cv) and self.cv >= 2)):
             raise InputError(
                 f"{option('cv')} must be a number of folds of at least 2, a share to hold out "
                 f'between 0 and 1, or "auto", got {shown(self.cv)}; 5 is usual.'
@@ -252,13 +253,6 @@ class Settings:
     def config(self, usual: TrainConfig = USUAL) -> TrainConfig:
         """How to train a network that is usually trained so."""
         return usual if self.training is None else self.training.over(usual)
-
-
-def is_cv(cv: Any) -> bool:
-    """Whether this is "auto", a share to hold out or a number of folds."""
-    if isinstance(cv, str):
-        return cv == "auto"
-    return is_share(cv) or (is_whole(cv) and cv >= 2)
 
 
 def is_share(cv: Any) -> bool:
@@ -303,11 +297,10 @@ def fit(
         group_of = groups_of(encoded, groups, batch, rows.keys)
         named = " or ".join(recipe.name for recipe in recipes)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, named)
-        n_clusters, n_batches = len(encoded.cluster_ids), outputs.n_batches
+        n_clusters = len(encoded.cluster_ids)
+        divided = outputs.n_batches > 1 or group_of is not None
         # By the free memory of rank 0, if there are several processes.
-        is_sparse = current().share(
-            settings.is_sparse(n_clusters, n_batches > 1 or group_of is not None)
-        )
+        is_sparse = current().share(settings.is_sparse(n_clusters, divided))
         if is_sparse:
             many = "%s clusters: only pairs that are ever confused are kept"
             log.info(many, f"{n_clusters:,}")
@@ -321,7 +314,6 @@ def fit(
             folds = [fold.without_validation() for fold in folds]
         k = len(outputs.cluster)
         require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
-        _warn_of_single(encoded, n_batches)
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
         seed = int(rng.integers(2**63))
         lent_on = where if is_users(settings.backbone, settings.config().augment) else None
@@ -413,14 +405,23 @@ def _described(
 def outputs_of(encoded: EncodedLabels, batch: ArrayLike | None, keys: NDArray[np.uint64]) -> Parts:
     """Return the classes that the network learns: clusters, or clusters within batches."""
     batches = None if batch is None else encode_batches(batch, encoded)
+    names = encoded.cluster_ids
     if batches is None or batches.max() == 0:
-        return Parts.cut(encoded.clusters)
+        outputs = Parts.cut(encoded.clusters)
+        alone = names[outputs.sizes < 2]
+        if len(alone):
+            warn(
+                f"{len(alone)} of {len(names)} clusters have one observation ({some_of(alone)}), "
+                "which cannot be held out: their distances are rough guesses from the other "
+                "cluster alone, and are marked in `too_small`.",
+                SmallClusterWarning,
+            )
+        return outputs
     # Batches are numbered by content, so that their names do not change the result.
     outputs = Parts.cut(encoded.clusters, canonical_order(keys, batches)[1])
     # A single observation cannot be held out, so it does not count.
     table = np.where(outputs.table > 1, outputs.table, 0)
     unknown = np.argwhere(np.triu(shared_batches(table) == 0, 1))
-    names = encoded.cluster_ids
     n_pairs = math.comb(len(names), 2)
     if len(unknown) == n_pairs:
         raise InputError(
@@ -490,19 +491,6 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     kind = recipe_of(backbone).kind
     by_itself = isinstance(backbone, str) and backbone in ("auto", "bag-of-words")
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
-
-
-def _warn_of_single(encoded: EncodedLabels, n_batches: int) -> None:
-    """Warn of clusters of one observation, unless there are batches."""
-    k = len(encoded.cluster_ids)
-    alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
-    if len(alone) and n_batches == 1:
-        warn(
-            f"{len(alone)} of {k} clusters have one observation ({some_of(alone)}), which cannot "
-            "be held out: their distances are rough guesses from the other cluster alone, and are "
-            "marked in `too_small`.",
-            SmallClusterWarning,
-        )
 
 
 class _Calls(Reporter):
