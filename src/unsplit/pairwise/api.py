@@ -200,14 +200,12 @@ def pairwise_tvd(
     """
     settings = Settings(backbone, cv, device, training, form)
     refuse_other_order(X, labels=labels, batch=batch, groups=groups)
-    if checkpoint is None:
-        return fit(X, labels, settings, random_state, progress, batch, groups=groups).result
     check_seed(random_state)
-    kept = Checkpoint(checkpoint)
-    seed = kept.seeded(random_state)
-    given = X, labels, settings, seed, progress, batch
-    result = fit(*given, checkpoint=kept, groups=groups).result
-    kept.remove()
+    kept = None if checkpoint is None else Checkpoint(checkpoint)
+    seed = random_state if kept is None else kept.seeded(random_state)
+    result = fit(X, labels, settings, seed, progress, batch, kept, groups).result
+    if kept is not None:
+        kept.remove()
     return result
 
 
@@ -352,7 +350,7 @@ def fit(
         result = estimate_of(scores, encoded, best.history, 1 / factor, is_sparse)
         if group_of is not None:
             result = by_groups(result, group_of[scores.rows])
-        return Fitted(rows, outputs, folds, result, best)
+        return Fitted(rows, outputs, result, best)
 
 
 def require_memory_of_estimate(

@@ -367,7 +367,11 @@ def divergence(scores: HeldoutScores, name: str) -> Matrix:
     if name == "overlap":
         of_batches = (1 - _cosine(inner) for inner in inner_products(scores))
         return _as_distance(mean_over_batches(scores, of_batches, 1.0))
-    return _as_distance(2 * _area(scores) - 1)
+    n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
+    # Without batches, a cluster without held-out observations counts as a coin toss.
+    unknown = 0.5 if scores.batch_sizes is None else 1.0
+    area = np.where(n_pairs > 0, rank_sums(scores) / np.maximum(n_pairs, 1), unknown)
+    return _as_distance(2 * area - 1)
 
 
 def directed_means(
@@ -445,13 +449,6 @@ def inner_products(scores: HeldoutScores) -> Iterator[Matrix]:
 def _cosine(inner: Matrix) -> Matrix:
     length = np.sqrt(np.maximum(np.diag(inner), np.finfo(float).tiny))
     return inner / length / length[:, None]
-
-
-def _area(scores: HeldoutScores) -> Matrix:
-    n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
-    # Without batches, a cluster without held-out observations counts as a coin toss.
-    unknown = 0.5 if scores.batch_sizes is None else 1.0
-    return np.where(n_pairs > 0, rank_sums(scores) / np.maximum(n_pairs, 1), unknown)
 
 
 def _as_distance(values: Matrix) -> Matrix:

@@ -6,8 +6,8 @@ single group cannot be held out and trained on at once: nothing is known about i
 
 **Within batches** clusters are compared so that batch effects do not count as differences.  The
 network has one output for each part of a cluster in a batch.  The score of an observation of batch
-b for cluster i is the output for the part (i, b).  Differences of such
-scores estimate log density ratios within the batch, however much the batches differ.
+b for cluster i is the output for the part (i, b).  Differences of such scores estimate log density
+ratios within the batch, however much the batches differ.
 """
 
 import numpy as np

@@ -104,7 +104,6 @@ class Fitted:
 
     rows: Rows
     outputs: Parts
-    folds: list[Fold]
     result: PairwiseTVD
     trained: Trained
 

@@ -220,9 +220,7 @@ class PairwiseTVD:
         """
         if self.is_sparse:
             return self.pairs.mean_accuracy(self.balanced_accuracy)
-        everywhere = self.scores.batch_sizes is None and self.n_groups is None
-        known = None if everywhere else self.comparable
-        return stats.mean_accuracy(self.balanced_accuracy, known)
+        return stats.mean_accuracy(self.balanced_accuracy, self.comparable)
 
     @cached_property
     def n_batches(self) -> Any:
