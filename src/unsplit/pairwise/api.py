@@ -222,7 +222,7 @@ class Settings:
     def __post_init__(self) -> None:
         check_choice("form", self.form, FORMS)
         automatic = isinstance(self.cv, str) and self.cv == "auto"
-        if not (automatic or is_share(self.cv) or (is_whole(self.cv) and self.cv >= 2)):
+        if not (automatic or is_share(self.cv) or (is_whole(self.cv) and int(self.cv) >= 2)):
             raise InputError(
                 f"{option('cv')} must be a number of folds of at least 2, a share to hold out "
                 f'between 0 and 1, or "auto", got {shown(self.cv)}; 5 is usual.'
@@ -312,6 +312,8 @@ def fit(
             folds = [fold.without_validation() for fold in folds]
         k = len(outputs.cluster)
         require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
+        if outputs.n_batches == 1:
+            _warn_of_single(encoded.cluster_ids, np.sort(outputs.cluster[outputs.sizes < 2]))
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
         seed = int(rng.integers(2**63))
         lent_on = where if is_users(settings.backbone, settings.config().augment) else None
@@ -405,16 +407,7 @@ def outputs_of(encoded: EncodedLabels, batch: ArrayLike | None, keys: NDArray[np
     batches = None if batch is None else encode_batches(batch, encoded)
     names = encoded.cluster_ids
     if batches is None or batches.max() == 0:
-        outputs = Parts.cut(encoded.clusters)
-        alone = names[outputs.sizes < 2]
-        if len(alone):
-            warn(
-                f"{len(alone)} of {len(names)} clusters have one observation ({some_of(alone)}), "
-                "which cannot be held out: their distances are rough guesses from the other "
-                "cluster alone, and are marked in `too_small`.",
-                SmallClusterWarning,
-            )
-        return outputs
+        return Parts.cut(encoded.clusters)
     # Batches are numbered by content, so that their names do not change the result.
     outputs = Parts.cut(encoded.clusters, canonical_order(keys, batches)[1])
     # A single observation cannot be held out, so it does not count.
@@ -489,6 +482,17 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     kind = recipe_of(backbone).kind
     by_itself = isinstance(backbone, str) and backbone in ("auto", "bag-of-words")
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
+
+
+def _warn_of_single(names: NDArray[Any], alone: Index) -> None:
+    """Warn of clusters of one observation."""
+    if len(alone):
+        warn(
+            f"{len(alone)} of {len(names)} clusters have one observation "
+            f"({some_of(names[alone])}), which cannot be held out: their distances are rough "
+            "guesses from the other cluster alone, and are marked in `too_small`.",
+            SmallClusterWarning,
+        )
 
 
 class _Calls(Reporter):
