@@ -50,7 +50,7 @@ def whole_scores(k, per_cluster, n_folds, seed=0):
     )
 
 
-def both_forms(scores, most=256):
+def both_forms(scores):
     """The dense and the sparse estimate of the same scores."""
     k = scores.n_clusters
     n_heldout = scores.counts.sum(axis=0)
@@ -58,4 +58,4 @@ def both_forms(scores, most=256):
     hits = directed_means(scores, hit)
     dense = PairwiseTVD(np.arange(k), sizes, n_heldout, hits, scores, NO_HISTORY)
     labels = EncodedLabels(np.arange(k), np.repeat(np.arange(k), sizes))
-    return dense, estimate_of(scores, labels, NO_HISTORY, is_sparse=True, most=most)
+    return dense, estimate_of(scores, labels, NO_HISTORY, is_sparse=True)

@@ -95,7 +95,7 @@ def test_new_observations_are_scored_as_surely_as_those_that_were_held_out():
     )
     factor = 1 / fitted.result.temperature
     assert factor != 1
-    first = replace(fitted.scorer, networks=fitted.networks[:1])
+    first = replace(fitted.scorer, networks=fitted.trained.networks[:1])
     plain = replace(first, temperature=1.0).log_posterior(X)
     np.testing.assert_allclose(first.log_posterior(X), log_softmax(factor * plain, axis=1))
     scores = fitted.result.scores

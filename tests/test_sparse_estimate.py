@@ -27,7 +27,7 @@ def groups(k, per_cluster=8, seed=0):
 @pytest.mark.parametrize("n_folds", [1, 3])
 @pytest.mark.parametrize("k", [5, 23, 200])
 def test_everything_known_of_all_pairs_is_that_of_the_dense_form(k, n_folds):
-    dense, sparse = both_forms(whole_scores(k, 4, n_folds), most=k)
+    dense, sparse = both_forms(whole_scores(k, 4, n_folds))
     for name in ("balanced_accuracy", "tvd", "stderr", "p_value", "p_adjusted"):
         np.testing.assert_array_equal(getattr(sparse, name).toarray(), getattr(dense, name), name)
     for one, other in zip(sparse.confidence_interval(), dense.confidence_interval(), strict=True):
@@ -50,7 +50,7 @@ def test_divergences_are_those_of_the_dense_form(name):
 
 
 def test_clusters_that_held_nothing_out_count_as_a_coin_toss_in_every_divergence():
-    dense, sparse = both_forms(whole_scores(9, 3, 2), most=9)
+    dense, sparse = both_forms(whole_scores(9, 3, 2))
     small = int(np.flatnonzero(sparse.too_small)[0])
     for name in ("lecam", "js", "auc"):
         found = sparse.divergence(name)[small, np.arange(9)]
@@ -72,7 +72,8 @@ def test_the_cap_keeps_the_highest_scores_and_bounds_the_error(block, monkeypatc
     scores = whole_scores(40, 3, 2)
     whole = count_confusions(scores)[0]
     monkeypatch.setitem(BLOCKS, "cpu", block)
-    misses, capped = count_confusions(scores, 3)
+    monkeypatch.setattr("unsplit.pairwise.stored_pairs.MOST_CONFUSIONS", 3)
+    misses, capped = count_confusions(scores)
     n_confusions = np.array(
         [(z >= z[c]).sum() - 1 for z, c in zip(scores.dense(), scores.clusters, strict=True)]
     )
@@ -82,8 +83,8 @@ def test_the_cap_keeps_the_highest_scores_and_bounds_the_error(block, monkeypatc
     assert (lost >= 0).all()
     assert (lost <= capped[:, None]).all()
     assert lost.sum() > 0
-    with pytest.warns(ConfusionWarning, match="more than 3 other clusters"):
-        dense, sparse = both_forms(scores, most=3)
+    with pytest.warns(ConfusionWarning, match="too large, by up to"):
+        dense, sparse = both_forms(scores)
     error = sparse.tvd.toarray() - dense.tvd
     assert (error >= -1e-12).all()
     assert (error <= sparse.tvd_error.toarray() + 1e-12).all()

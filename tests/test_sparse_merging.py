@@ -229,7 +229,7 @@ def test_a_merge_of_everything_says_so(options):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_clusters_too_small_to_compare_are_merged_as_in_the_dense_form(seed):
-    dense, sparse = both_forms(whole_scores(20, 4, 2, seed), most=20)
+    dense, sparse = both_forms(whole_scores(20, 4, 2, seed))
     assert sparse.too_small.any()
     trees = [
         merge(form, constraints={"must_link": [(0, 10)]}, max_tvd=0.3) for form in (dense, sparse)

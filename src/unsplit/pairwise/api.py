@@ -73,18 +73,17 @@ from unsplit.networks.training.loop import (
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
 from unsplit.pairwise.groups import has_several_groups, shared_batches
 from unsplit.pairwise.heldout_scores import (
-    USUAL_FOLDS,
     Fitted,
     Trained,
+    best_factor,
     best_of,
-    crossfit_folds,
-    folds_by_need,
+    estimate_of,
     heldout_scores,
-    holdout_fold,
+    make_folds,
+    of_clusters,
     require_folds,
-    summarize,
 )
-from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.result import PairwiseTVD, by_groups
 
 log = logging.getLogger("unsplit")
 
@@ -205,14 +204,12 @@ def pairwise_tvd(
     """
     settings = Settings(backbone, cv, device, training, form)
     refuse_other_order(X, labels=labels, batch=batch, groups=groups)
-    if checkpoint is None:
-        return fit(X, labels, settings, random_state, progress, batch, groups=groups).result
     check_seed(random_state)
-    kept = Checkpoint(checkpoint)
-    seed = kept.seeded(random_state)
-    given = X, labels, settings, seed, progress, batch
-    result = fit(*given, checkpoint=kept, groups=groups).result
-    kept.remove()
+    kept = None if checkpoint is None else Checkpoint(checkpoint)
+    seed = random_state if kept is None else kept.seeded(random_state)
+    result = fit(X, labels, settings, seed, progress, batch, kept, groups).result
+    if kept is not None:
+        kept.remove()
     return result
 
 
@@ -228,7 +225,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice("form", self.form, FORMS)
-        if not is_cv(self.cv):
+        automatic = isinstance(self.cv, str) and self.cv == "auto"
+        if not (automatic or is_share(self.cv) or (is_whole(self.cv) and int(self.cv) >= 2)):
             raise InputError(
                 f"{option('cv')} must be a number of folds of at least 2, a share to hold out "
                 f'between 0 and 1, or "auto", got {shown(self.cv)}; 5 is usual.'
@@ -239,13 +237,6 @@ class Settings:
                 "pass for example unsplit.TrainConfig(epochs=50)."
             )
         refuse_for_classifiers(self.backbone, self.config(TrainConfig()))
-
-    @property
-    def n_folds(self) -> int:
-        """How many networks are trained at most."""
-        if isinstance(self.cv, str):
-            return USUAL_FOLDS
-        return 1 if is_share(self.cv) else int(self.cv)
 
     def is_sparse(self, n_clusters: int, divided: bool = False) -> bool:
         """Whether only confused pairs of so many clusters are kept; ``divided`` by batch."""
@@ -261,32 +252,9 @@ class Settings:
         too_large = BYTES_A_PAIR * n_clusters**2 > available_memory()
         return n_clusters > MANY_CLUSTERS or too_large
 
-    def folds(
-        self, order: Index, clusters: Index, groups: Index | None, rng: np.random.Generator
-    ) -> list[Fold]:
-        """Split the rows, or whole groups of them, in the order of their content."""
-        inside, together = clusters[order], None if groups is None else groups[order]
-        if is_share(self.cv):
-            found = [holdout_fold(inside, float(self.cv), rng, together)]
-        elif isinstance(self.cv, str) and groups is None:
-            found = folds_by_need(inside, self.n_folds, rng)
-        else:
-            found = crossfit_folds(inside, self.n_folds, rng, together)
-        found = [Fold(order[f.train], order[f.validation], order[f.test]) for f in found]
-        # No rows choose an epoch of what is fitted once.
-        once = recipe_of(self.backbone).fitted_once
-        return [fold.without_validation() for fold in found] if once else found
-
     def config(self, usual: TrainConfig = USUAL) -> TrainConfig:
         """How to train a network that is usually trained so."""
         return usual if self.training is None else self.training.over(usual)
-
-
-def is_cv(cv: Any) -> bool:
-    """Whether this is "auto", a share to hold out or a number of folds."""
-    if isinstance(cv, str):
-        return cv == "auto"
-    return is_share(cv) or (is_whole(cv) and cv >= 2)
 
 
 def is_share(cv: Any) -> bool:
@@ -322,7 +290,7 @@ def fit(
         rows = observations(X, where, kind_for(X, settings.backbone))
         encoded = encode_labels(labels, len(rows))
         if is_whole(settings.cv):
-            require_folds(settings.n_folds, encoded.clusters)
+            require_folds(int(settings.cv), encoded.clusters)
         recipes = candidates_for(settings.backbone, rows)
         given = getattr(rows, "values", None)
         if groups is None and isinstance(given, np.ndarray) and not is_mapped(given):
@@ -331,21 +299,25 @@ def fit(
         group_of = groups_of(encoded, groups, batch, rows.keys)
         named = " or ".join(recipe.name for recipe in recipes)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, named)
-        n_clusters, n_batches = len(encoded.cluster_ids), outputs.n_batches
+        n_clusters = len(encoded.cluster_ids)
+        divided = outputs.n_batches > 1 or group_of is not None
         # By the free memory of rank 0, if there are several processes.
-        is_sparse = current().share(
-            settings.is_sparse(n_clusters, n_batches > 1 or group_of is not None)
-        )
+        is_sparse = current().share(settings.is_sparse(n_clusters, divided))
         if is_sparse:
             many = "%s clusters: only pairs that are ever confused are kept"
             log.info(many, f"{n_clusters:,}")
         order, of_content = canonical_order(rows.keys, outputs.of_rows)
         outputs = outputs.renumbered(of_content)
         rng = generator_of(random_state)
-        folds = settings.folds(order, of_content, group_of, rng)
+        given = of_content[order], rng, None if group_of is None else group_of[order]
+        folds = [fold.of(order) for fold in make_folds(settings.cv, *given)]
+        # No rows choose an epoch of what is fitted once.
+        if recipe_of(settings.backbone).fitted_once:
+            folds = [fold.without_validation() for fold in folds]
         k = len(outputs.cluster)
         require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
-        _warn_of_single(encoded, n_batches)
+        if outputs.n_batches == 1:
+            _warn_of_single(encoded.cluster_ids, np.sort(outputs.cluster[outputs.sizes < 2]))
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
         seed = int(rng.integers(2**63))
         lent_on = where if is_users(settings.backbone, settings.config().augment) else None
@@ -379,8 +351,12 @@ def fit(
             with private_randomness(seed):
                 best = best_of(found, rows, outputs, folds)
             log.info("the highest A: %s", best.name)
-        result = summarize(best, outputs, encoded, is_sparse, group_of)
-        return Fitted(rows, outputs, folds, result, best)
+        factor = best_factor(best.scores)
+        scores = of_clusters(best.scores, outputs, factor)
+        result = estimate_of(scores, encoded, best.history, 1 / factor, is_sparse)
+        if group_of is not None:
+            result = by_groups(result, group_of[scores.rows])
+        return Fitted(rows, outputs, result, best)
 
 
 def require_memory_of_estimate(
@@ -433,6 +409,7 @@ def _described(
 def outputs_of(encoded: EncodedLabels, batch: ArrayLike | None, keys: NDArray[np.uint64]) -> Parts:
     """Return the classes that the network learns: clusters, or clusters within batches."""
     batches = None if batch is None else encode_batches(batch, encoded)
+    names = encoded.cluster_ids
     if batches is None or batches.max() == 0:
         return Parts.cut(encoded.clusters)
     # Batches are numbered by content, so that their names do not change the result.
@@ -440,7 +417,6 @@ def outputs_of(encoded: EncodedLabels, batch: ArrayLike | None, keys: NDArray[np
     # A single observation cannot be held out, so it does not count.
     table = np.where(outputs.table > 1, outputs.table, 0)
     unknown = np.argwhere(np.triu(shared_batches(table) == 0, 1))
-    names = encoded.cluster_ids
     n_pairs = math.comb(len(names), 2)
     if len(unknown) == n_pairs:
         raise InputError(
@@ -512,15 +488,13 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-def _warn_of_single(encoded: EncodedLabels, n_batches: int) -> None:
-    """Warn of clusters of one observation, unless there are batches."""
-    k = len(encoded.cluster_ids)
-    alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
-    if len(alone) and n_batches == 1:
+def _warn_of_single(names: NDArray[Any], alone: Index) -> None:
+    """Warn of clusters of one observation."""
+    if len(alone):
         warn(
-            f"{len(alone)} of {k} clusters have one observation ({some_of(alone)}), which cannot "
-            "be held out: their distances are rough guesses from the other cluster alone, and are "
-            "marked in `too_small`.",
+            f"{len(alone)} of {len(names)} clusters have one observation "
+            f"({some_of(names[alone])}), which cannot be held out: their distances are rough "
+            "guesses from the other cluster alone, and are marked in `too_small`.",
             SmallClusterWarning,
         )
 

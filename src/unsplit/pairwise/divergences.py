@@ -115,12 +115,12 @@ class StratumScores(NamedTuple):
         """Compute the scores of some rows for some clusters."""
         return self.bias[clusters].addmm(self.features[rows], self.weights[clusters].T)
 
-    def among(self, kept: "Tensor") -> "StratumScores":
-        """The scores of some clusters, numbered anew, for each other."""
-        rows, number = kept[self.clusters], kept.cumsum(0) - 1
-        return StratumScores(
-            self.features[rows], self.weights[kept], self.bias[kept], number[self.clusters[rows]]
-        )
+    def reordered(self, order: "Tensor") -> "StratumScores":
+        """The same scores with clusters in another order."""
+        clusters = order.argsort()[self.clusters]
+        rows = clusters.argsort(stable=True)
+        parts = self.features[rows], self.weights[order], self.bias[order], clusters[rows]
+        return StratumScores(*parts)
 
     def blocks(self) -> Iterator[tuple["Tensor", "Tensor"]]:
         """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time."""
@@ -171,7 +171,7 @@ class HeldoutScores:
         """Number of batches, B; 1 without batches."""
         return 1 if self.batch_sizes is None else len(self.batch_sizes)
 
-    @property
+    @cached_property
     def n_folds(self) -> int:
         """Number of networks, K."""
         return len(self.bias) // self.n_batches
@@ -181,7 +181,7 @@ class HeldoutScores:
         """Stratum of each held-out observation, shape (m,)."""
         return self.folds if self.batches is None else self.folds * self.n_batches + self.batches
 
-    @property
+    @cached_property
     def n_clusters(self) -> int:
         """Number of clusters, k."""
         return self.bias.shape[1]
@@ -323,17 +323,8 @@ class ScoreCounts(HeldoutScores):
 
     def __init__(self, counts: Index, n_folds: int, batch_sizes: Index | None = None) -> None:
         # Not the fields of a HeldoutScores, which are missing.
-        self.__dict__.update(counts=counts, _n_folds=n_folds, batch_sizes=batch_sizes)
-
-    @property
-    def n_folds(self) -> int:
-        """Number of networks, K."""
-        return int(self.__dict__["_n_folds"])
-
-    @property
-    def n_clusters(self) -> int:
-        """Number of clusters, k."""
-        return self.counts.shape[1]
+        known = {"counts": counts, "n_folds": n_folds, "n_clusters": counts.shape[1]}
+        self.__dict__.update(known, batch_sizes=batch_sizes)
 
     def renamed(self, new_index: Index) -> "ScoreCounts":
         """Return the same counts with cluster c renamed to ``new_index[c]``."""
@@ -376,7 +367,11 @@ def divergence(scores: HeldoutScores, name: str) -> Matrix:
     if name == "overlap":
         of_batches = (1 - _cosine(inner) for inner in inner_products(scores))
         return _as_distance(mean_over_batches(scores, of_batches, 1.0))
-    return _as_distance(2 * _area(scores) - 1)
+    n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
+    # Without batches, a cluster without held-out observations counts as a coin toss.
+    unknown = 0.5 if scores.batch_sizes is None else 1.0
+    area = np.where(n_pairs > 0, rank_sums(scores) / np.maximum(n_pairs, 1), unknown)
+    return _as_distance(2 * area - 1)
 
 
 def directed_means(
@@ -456,13 +451,6 @@ def _cosine(inner: Matrix) -> Matrix:
     return inner / length / length[:, None]
 
 
-def _area(scores: HeldoutScores) -> Matrix:
-    n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
-    # Without batches, a cluster without held-out observations counts as a coin toss.
-    unknown = 0.5 if scores.batch_sizes is None else 1.0
-    return np.where(n_pairs > 0, rank_sums(scores) / np.maximum(n_pairs, 1), unknown)
-
-
 def _as_distance(values: Matrix) -> Matrix:
     values = np.clip((values + values.T) / 2, 0.0, 1.0)
     np.fill_diagonal(values, 0.0)
@@ -486,40 +474,33 @@ def rank_sums(scores: HeldoutScores, small: NDArray[np.bool_] | None = None) -> 
     """
     import torch
 
-    device = device_for_sums()
-    across = torch.zeros(scores.n_clusters, dtype=torch.bool, device=device)
-    if small is not None:
-        across |= torch.from_numpy(small).to(device)
-    once = torch.arange(scores.n_clusters, device=device)[~across]
-    U = torch.zeros(scores.n_clusters, scores.n_clusters, dtype=torch.float64, device=device)
-    if len(once):
-        for stratum in scores.on(device):
-            _add_rank_sums(U, [stratum], once)
-    n_added = (~across).double() + (~across).double()[:, None]
-    U = (U + U.T) / n_added.clamp(min=1)
-    strata = [s.among(across) for s in scores.on(device)] if across.any() else []
-    strata = [stratum for stratum in strata if len(stratum.clusters)]
-    if strata:
-        k_small = len(U) - len(once)
-        among = torch.zeros(k_small, k_small, dtype=torch.float64, device=device)
-        _add_rank_sums(among, strata, torch.arange(k_small, device=device), once_each=True)
-        U[across[:, None] & across] = (among.triu() + among.triu(1).T).flatten()
-    return U.cpu().numpy()
+    k, device = scores.n_clusters, device_for_sums()
+    small = np.zeros(k, bool) if small is None else small
+    # Small clusters come last, so that each pair is counted once, from the first of the two.
+    order, n_large = np.argsort(small, kind="stable"), k - int(small.sum())
+    strata = [
+        stratum.reordered(torch.from_numpy(order).to(device)) for stratum in scores.on(device)
+    ]
+    U, clusters = (
+        torch.zeros(k, k, dtype=torch.float64, device=device),
+        torch.arange(k, device=device),
+    )
+    for stratum in strata if n_large else []:
+        _add_rank_sums(U, [stratum], clusters[:n_large])
+    if strata and n_large < k:
+        _add_rank_sums(U, strata, clusters[n_large:])
+    found, place = (U.triu() + U.triu(1).T).cpu().numpy(), np.argsort(order)
+    return found[np.ix_(place, place)]
 
 
-def _add_rank_sums(
-    U: "Tensor", strata: list[StratumScores], clusters: "Tensor", once_each: bool = False
-) -> None:
-    """Add U between ``clusters`` and all clusters, observations compared across the strata.
-
-    If each pair is needed once only, clusters are compared with those that are not before them.
-    """
+def _add_rank_sums(U: "Tensor", strata: list[StratumScores], clusters: "Tensor") -> None:
+    """Add U between ``clusters`` and those after them, observations compared across the strata."""
     import torch
 
     own = [torch.cat([z.gather(1, c[:, None])[:, 0] for z, c in s.blocks()]) for s in strata]
     step = max(1, BLOCK_ELEMENTS // (8 * max(len(U), sum(len(part) for part in own))))
     for some in clusters.split(step):
-        first = int(some[0]) if once_each else 0
+        first = int(some[0])
         U[some, first:] += _rank_sums_of(strata, own, some, first)
 
 

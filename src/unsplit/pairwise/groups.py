@@ -6,8 +6,8 @@ single group cannot be held out and trained on at once: nothing is known about i
 
 **Within batches** clusters are compared so that batch effects do not count as differences.  The
 network has one output for each part of a cluster in a batch.  The score of an observation of batch
-b for cluster i is the output for the part (i, b).  Differences of such
-scores estimate log density ratios within the batch, however much the batches differ.
+b for cluster i is the output for the part (i, b).  Differences of such scores estimate log density
+ratios within the batch, however much the batches differ.
 """
 
 import numpy as np
@@ -95,26 +95,20 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
 # --- errors ---------------------------------------------------------------------------------------
 
 
-def held_out_groups(scores: HeldoutScores) -> Index:
-    """Number of groups of each cluster that were held out, shape (k,)."""
-    assert scores.groups is not None
-    if not len(scores.clusters):
-        return np.zeros(scores.n_clusters, np.int64)
-    parts = Parts.cut(scores.clusters, scores.groups)
-    return np.bincount(parts.cluster, minlength=scores.n_clusters)
+def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> tuple[Index, Matrix]:
+    """Number of groups of each cluster that were held out (k,), and effective numbers (k, k).
 
-
-def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> Matrix:
-    """Effective number of held-out observations of i in the comparison with j, shape (k, k).
-
-    So many independent observations would have the same standard error; 0 where a pair cannot be
-    compared.
+    The effective number of held-out observations of i in the comparison with j is how many
+    independent ones would have the same standard error; 0 where a pair cannot be compared.
     """
     import torch
 
     assert scores.groups is not None
+    k = scores.n_clusters
+    if not len(scores.clusters):
+        return np.zeros(k, np.int64), np.zeros((k, k))
     parts = Parts.cut(scores.clusters, scores.groups)
-    sums = torch.zeros(len(parts.cluster), scores.n_clusters, dtype=torch.float64)
+    sums = torch.zeros(len(parts.cluster), k, dtype=torch.float64)
     done = 0
     for block, clusters in scores.blocks():
         margin = block.gather(1, clusters[:, None]) - block
@@ -122,7 +116,8 @@ def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> Matri
         sums.index_add_(0, torch.from_numpy(parts.of_rows[done : done + len(block)]), hits)
         done += len(block)
     rates = sums.numpy() / parts.sizes[:, None]
-    return effective_numbers(rates, parts.cluster, parts.batch, parts.sizes, hit_rate)
+    n_groups = np.bincount(parts.cluster, minlength=k)
+    return n_groups, effective_numbers(rates, parts.cluster, parts.batch, parts.sizes, hit_rate)
 
 
 def counts_of_pair(

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, Parts
 from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, usual_settings
-from unsplit.errors import ConfusionWarning, InputError, option, warn
+from unsplit.errors import ConfusionWarning, InputError, is_whole, option, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import Checkpoint
@@ -38,7 +37,7 @@ from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
 from unsplit.pairwise.groups import deal_groups, shared_batches
-from unsplit.pairwise.result import PairwiseTVD, by_groups
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.stored_pairs import MOST_CONFUSIONS, count_confusions
 
 log = logging.getLogger("unsplit")
@@ -109,14 +108,8 @@ class Fitted:
 
     rows: Rows
     outputs: Parts
-    folds: list[Fold]
     result: PairwiseTVD
     trained: Trained
-
-    @property
-    def networks(self) -> list[Network]:
-        """One for each fold."""
-        return self.trained.networks
 
     @property
     def scorer(self) -> Scorer:
@@ -124,7 +117,7 @@ class Fitted:
         cluster = self.outputs.cluster
         log_shares = np.log(self.outputs.sizes / self.result.sizes[cluster])
         like, temperature = self.rows.first(1), self.result.temperature
-        return Scorer(self.networks, cluster, log_shares, like, temperature)
+        return Scorer(self.trained.networks, cluster, log_shares, like, temperature)
 
     @torch.no_grad()
     def assigned(self) -> Index:
@@ -143,11 +136,11 @@ class Fitted:
         index = np.flatnonzero(np.isin(clusters, small))
         known = torch.from_numpy(~result.too_small)
         share = np.zeros((len(index), int(known.sum())))
-        for network in self.networks:
+        for network in self.trained.networks:
             scores = _scores_of_rows(network, self.rows, index).cpu()
             in_order = scores[:, self.outputs.cluster.argsort()].double()[:, known]
             share += torch.softmax(in_order / result.temperature, dim=1).numpy()
-        share /= len(self.networks)
+        share /= len(self.trained.networks)
         sure = share.max(axis=1) > 0.5
         best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
         assigned[clusters[index[sure]]] = best[sure]
@@ -276,49 +269,35 @@ def best_of(
     return replace(most, name=name, networks=networks, scores=scores)
 
 
-def summarize(
-    trained: Trained,
-    outputs: Parts,
-    labels: EncodedLabels,
-    is_sparse: bool = False,
-    groups: Index | None = None,
-) -> PairwiseTVD:
-    """Calibrate the scores and compute the hit rates of all pairs, or of confused ones only.
-
-    ``groups`` has the group of every row of the data.
-    """
-    factor = best_factor(trained.scores)
-    scores = of_clusters(trained.scores, outputs, factor)
-    result = estimate_of(scores, labels, trained.history, 1 / factor, is_sparse)
-    return result if groups is None else by_groups(result, groups[scores.rows])
-
-
 def estimate_of(
     scores: HeldoutScores,
     labels: EncodedLabels,
     history: History,
     temperature: float = 1.0,
     is_sparse: bool = False,
-    most: int = MOST_CONFUSIONS,
 ) -> PairwiseTVD:
-    """Compute hit rates, or count at most so many confusions of one observation, and say so."""
-    known: dict[str, Any] = {
-        "cluster_ids": labels.cluster_ids,
-        "sizes": np.bincount(labels.clusters[labels.clusters >= 0]),
-        "n_heldout": scores.counts.sum(axis=0),
-        "scores": scores,
-        "history": history,
-        "n_noise": labels.n_noise,
-        "temperature": temperature,
-    }
-    if not is_sparse:
-        return PairwiseTVD(hit_rate=directed_means(scores, hit, current()), **known)
-    misses, capped = count_confusions(scores, most=most, ranks=current())
-    result = PairwiseTVD(hit_rate=None, misses=misses, capped=capped, **known)
-    log.info("sparse estimate: %s confused pairs are stored", f"{len(result.pairs):,}")
-    if capped.any():
+    """Compute the hit rates of all pairs, or count confusions and warn if there are too many."""
+    hit_rate, misses, capped = None, None, None
+    if is_sparse:
+        misses, capped = count_confusions(scores, current())
+    else:
+        hit_rate = directed_means(scores, hit, current())
+    result = PairwiseTVD(
+        cluster_ids=labels.cluster_ids,
+        sizes=np.bincount(labels.clusters[labels.clusters >= 0]),
+        n_heldout=scores.counts.sum(axis=0),
+        hit_rate=hit_rate,
+        scores=scores,
+        history=history,
+        n_noise=labels.n_noise,
+        temperature=temperature,
+        misses=misses,
+        capped=capped,
+    )
+    if capped is not None and capped.any():
         share = capped / np.maximum(result.n_heldout, 1)
         largest: list[float] = np.sort(share)[-2:].tolist()
+        most = MOST_CONFUSIONS
         warn(
             f"{int(capped.sum()):,} of {int(result.n_heldout.sum()):,} held-out observations "
             f"score higher for more than {most} other clusters than for their own, and only {most} "
@@ -345,33 +324,22 @@ def best_factor(scores: HeldoutScores) -> float:
     step = -(-len(scores.rows) // MOST_OBSERVATIONS)
     if step == 0:
         return 1.0
-    part = _every(scores, step)
-    weights = 1 / np.maximum(part.counts.sum(axis=0), 1)
+    # One of every ``step``, the same observations whatever their order and names.
+    by_content = np.argsort(scores.features[:, 0], kind="stable")
+    part, device = scores.some(np.sort(by_content[::step])), device_for_sums()
+    weight = torch.from_numpy(1 / np.maximum(part.counts.sum(axis=0), 1)).to(device)
 
     def cross_entropy(logarithm: float) -> float:
-        return _cross_entropy(part, float(np.exp(logarithm)), weights)
+        total = 0.0
+        for block, clusters in part.blocks(device):
+            block = block.double() * float(np.exp(logarithm))
+            own = block.gather(1, clusters[:, None])[:, 0]
+            total += float((weight[clusters] * (block.logsumexp(dim=1) - own)).sum())
+        return total
 
     found = minimize_scalar(cross_entropy, bounds=(LEAST, MOST), options={"xatol": PRECISION})
     # Rounded, so that the order of summation, which depends on cluster names, has no effect.
     return float(np.exp(round(float(found.x), 2)))
-
-
-def _every(scores: HeldoutScores, step: int) -> HeldoutScores:
-    """Keep one of every ``step`` observations, the same ones whatever their order and names."""
-    by_content = np.argsort(scores.features[:, 0], kind="stable")
-    return scores.some(np.sort(by_content[::step]))
-
-
-def _cross_entropy(scores: HeldoutScores, factor: float, weights: NDArray[np.float64]) -> float:
-    """Cross-entropy of the held-out labels, with scores multiplied by the factor."""
-    device = device_for_sums()
-    weight = torch.from_numpy(weights).to(device)
-    total = 0.0
-    for block, clusters in scores.blocks(device):
-        block = block.double() * factor
-        own = block.gather(1, clusters[:, None])[:, 0]
-        total += float((weight[clusters] * (block.logsumexp(dim=1) - own)).sum())
-    return total
 
 
 # --- folds ----------------------------------------------------------------------------------------
@@ -392,6 +360,17 @@ NEGLIGIBLE = 0.01
 
 # So many folds are possible even if every cluster is smaller.
 ALWAYS_POSSIBLE = 10
+
+
+def make_folds(
+    cv: float | str, clusters: Index, rng: np.random.Generator, groups: Index | None
+) -> list[Fold]:
+    """Make the folds that ``cv`` of :func:`unsplit.pairwise_tvd` asks for."""
+    if cv == "auto" and groups is None:
+        return folds_by_need(clusters, USUAL_FOLDS, rng)
+    if cv == "auto" or is_whole(cv):
+        return crossfit_folds(clusters, USUAL_FOLDS if cv == "auto" else int(cv), rng, groups)
+    return [holdout_fold(clusters, float(cv), rng, groups)]
 
 
 def crossfit_folds(

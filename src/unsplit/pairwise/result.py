@@ -220,9 +220,7 @@ class PairwiseTVD:
         """
         if self.is_sparse:
             return self.pairs.mean_accuracy(self.balanced_accuracy)
-        everywhere = self.scores.batch_sizes is None and self.n_groups is None
-        known = None if everywhere else self.comparable
-        return stats.mean_accuracy(self.balanced_accuracy, known)
+        return stats.mean_accuracy(self.balanced_accuracy, self.comparable)
 
     @cached_property
     def n_batches(self) -> Any:
@@ -272,17 +270,13 @@ class PairwiseTVD:
         if name == "tv":
             return self.tvd
         computed: dict[str, Any] = self.__dict__.setdefault("_divergences", {})
-        if name not in computed:
-            computed[name] = self._divergence(name)
+        if name not in computed and self.is_sparse:
+            computed[name] = self.pairs.divergence(name)
+        elif name not in computed:
+            found = divergences.divergence(self.scores, name)
+            found = found if self.n_groups is None else np.where(self.comparable, found, 1.0)
+            computed[name] = _finished(found, 0.0)
         return computed[name]
-
-    def _divergence(self, name: str) -> Any:
-        if self.is_sparse:
-            return self.pairs.divergence(name)
-        found = divergences.divergence(self.scores, name)
-        return _finished(
-            found if self.n_groups is None else np.where(self.comparable, found, 1.0), 0.0
-        )
 
     def nearest(self, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
         """The nearest of some clusters to each of them, and its TVD; infinite if there is none.
@@ -597,8 +591,7 @@ def by_groups(result: PairwiseTVD, group_of: Index) -> PairwiseTVD:
     of which no group was held out cannot be compared: their TVD is 1.
     """
     scores = replace(result.scores, groups=group_of)
-    n_effective = groups.effective_counts_of_groups(scores, result.hit_rate)
-    n_groups = groups.held_out_groups(scores)
+    n_groups, n_effective = groups.effective_counts_of_groups(scores, result.hit_rate)
     found = replace(result, scores=scores, n_groups=n_groups, n_effective=n_effective)
     return replace(found, hit_rate=np.where(found.comparable, result.hit_rate, 1.0))
 

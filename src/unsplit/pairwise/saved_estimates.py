@@ -117,10 +117,11 @@ def read_estimate(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Matrix]
     if is_sparse:
         parts = (content[f"misses.{part}"] for part in ("data", "indices", "indptr"))
         try:
-            fields["misses"] = sparse.csr_array(tuple(parts), 2 * (len(content["sizes"]),))
-            fields["misses"].check_format()
+            misses = sparse.csr_array(tuple(parts), 2 * (len(content["sizes"]),))
+            misses.check_format()
         except ValueError as error:
             check.require(False, f"misses are no sparse matrix ({error})")
+        fields["misses"] = misses
     return fields, content["p_value"]
 
 

@@ -394,10 +394,8 @@ def _looked_up(matrix: sparse.csr_array, i: Index, j: Index) -> Matrix:
 # --- confusions ---------------------------------------------------------------------------------
 
 
-def count_confusions(
-    scores: HeldoutScores, most: int = MOST_CONFUSIONS, ranks: Ranks = ALONE
-) -> tuple[sparse.csr_array, Index]:
-    """Count the confusions of all held-out observations, at most ``most`` of one.
+def count_confusions(scores: HeldoutScores, ranks: Ranks = ALONE) -> tuple[sparse.csr_array, Index]:
+    """Count the confusions of all held-out observations, at most :data:`MOST_CONFUSIONS` of one.
 
     Returns at [i, j] how many observations of cluster i score higher for j than for i, ties
     counted one half, and how many observations of each cluster had more confusions than are kept.
@@ -421,7 +419,7 @@ def count_confusions(
     misses, capped = sparse.csr_array((k, k)), np.zeros(k, np.int64)
     part = scores if ranks.size == 1 else scores.some(ranks.part(len(scores.rows)))
     for stratum in part.on(device_for_sums()):
-        found, too_many = _of_stratum(stratum, most)
+        found, too_many = _of_stratum(stratum)
         misses = misses + found
         capped += too_many
     if ranks.size > 1:
@@ -432,7 +430,7 @@ def count_confusions(
     return misses, capped
 
 
-def _of_stratum(stratum: StratumScores, most: int) -> tuple[sparse.csr_array, Index]:
+def _of_stratum(stratum: StratumScores) -> tuple[sparse.csr_array, Index]:
     import torch
 
     k, n, block = len(stratum.bias), len(stratum.clusters), BLOCKS[stratum.bias.device.type]
@@ -442,7 +440,7 @@ def _of_stratum(stratum: StratumScores, most: int) -> tuple[sparse.csr_array, In
     for start in range(0, n, max(1, block // k)):
         rows = slice(start, start + max(1, block // k))
         own = stratum.clusters[rows]
-        row, other, weight, too_many = _confused(stratum.of(rows, slice(None)), own, most)
+        row, other, weight, too_many = _confused(stratum.of(rows, slice(None)), own)
         # One number for each pair of clusters, so that equal ones can be added up.
         key, place = torch.unique(own[row] * k + other, return_inverse=True)
         sums = torch.zeros(len(key), dtype=torch.int64, device=key.device)
@@ -455,7 +453,7 @@ def _of_stratum(stratum: StratumScores, most: int) -> tuple[sparse.csr_array, In
     return counted, capped.cpu().numpy()
 
 
-def _confused(z: "Tensor", own: "Tensor", most: int) -> "tuple[Tensor, Tensor, Tensor, Tensor]":
+def _confused(z: "Tensor", own: "Tensor") -> "tuple[Tensor, Tensor, Tensor, Tensor]":
     """Row, cluster and twice the miss of each confusion, and the rows that had too many.
 
     Of these the confusions with the highest scores are kept.
@@ -466,12 +464,12 @@ def _confused(z: "Tensor", own: "Tensor", most: int) -> "tuple[Tensor, Tensor, T
     confused = (z >= mine).scatter_(1, own[:, None], value=False)
     row, other = confused.nonzero(as_tuple=True)
     counts = torch.bincount(row, minlength=len(own))
-    too_many = counts > most
+    too_many = counts > MOST_CONFUSIONS
     score = z[row, other]
     if too_many.any():
         order = score.argsort(descending=True, stable=True)
         order = order[row[order].argsort(stable=True)]
         rank = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row[order]]
-        order = order[rank < most]
+        order = order[rank < MOST_CONFUSIONS]
         row, other, score = row[order], other[order], score[order]
     return row, other, 1 + (score > mine[row, 0]).long(), too_many

@@ -63,6 +63,10 @@ class Fold:
         """Whether the epoch is chosen on the test rows."""
         return np.array_equal(self.validation, self.test)
 
+    def of(self, rows: Index) -> "Fold":
+        """The same fold of some rows, given their positions."""
+        return Fold(rows[self.train], rows[self.validation], rows[self.test])
+
     def without_validation(self) -> "Fold":
         """The same for what needs no rows to choose an epoch: all but the test rows train."""
         if self.validates_on_test:
