@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from benchmarks import markdown
-from unsplit.data.rows.kinds import VectorRows, vector_rows
+from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.devices import private_randomness
 from unsplit.networks.network import Network
 from unsplit.networks.registry import RECIPES, build_network
@@ -60,7 +60,7 @@ def run(
     epochs: int = MAX_EPOCHS,
 ) -> Run:
     """Train on given folds: what `pairwise_tvd` does after choosing them."""
-    rows = vector_rows(X, device)
+    rows = observations(X, device)
     with private_randomness(seed):
         k = int(clusters.max()) + 1
         networks = [build_network(rows, fold, RECIPES["mlp"], k, "softmax") for fold in folds]

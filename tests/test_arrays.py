@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from tests.checks import exactly
 from unsplit.data.rows import base
-from unsplit.data.rows.kinds import vector_rows
+from unsplit.data.rows.kinds import VectorRows, numeric_matrix
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -21,6 +21,10 @@ small_tables = numpy_arrays(
     # Many zeros of both signs.
     elements=st.one_of(st.sampled_from([0.0, -0.0, 1.0]), st.floats(-1e6, 1e6)),
 )
+
+
+def vector_rows(X, device):
+    return VectorRows(numeric_matrix(X), device)
 
 
 def some_zeros(n=40, d=6, seed=0):

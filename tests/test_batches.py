@@ -413,10 +413,6 @@ def test_save_and_load_keep_batches(ragged, tmp_path):
 def test_cells_by_hand():
     subclusters = Subclusters.cut(np.array([2, 0, -1, 0, 2]), np.array([1, 0, 0, 1, 1]))
     assert subclusters.table.tolist() == [[1, 0, 0], [1, 0, 2]]
-    merged, new = subclusters.joined(np.array([0, 1, 0]))
-    assert merged.table.tolist() == [[1], [3]]
-    assert new.tolist() == [0, 1, 1]
-    assert merged.of_rows.tolist() == [1, 0, -1, 1, 1]
 
 
 # --- bad input, files ----------

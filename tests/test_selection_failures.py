@@ -8,7 +8,7 @@ from torch import nn
 from tests.checks import exactly
 from tests.selection_cases import Explodes, layer, quick, refused, xor
 from unsplit import InputError, TrainConfig, pairwise_tvd
-from unsplit.data.rows.kinds import vector_rows
+from unsplit.data.rows.kinds import observations
 from unsplit.datasets import gaussians
 from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks.registry import RECIPES, build_network
@@ -143,7 +143,7 @@ def test_what_is_not_given_is_as_suits_the_network():
 def test_training_by_epochs_is_training_at_once(batch_folds):
     X, y = gaussians([[0, 0], [3, 0], [0, 3], [3, 3]], 20)
     rows, folds = (
-        vector_rows(X, torch.device("cpu")),
+        observations(X, torch.device("cpu")),
         crossfit_folds(y, 2, np.random.default_rng(0)),
     )
     config = TrainConfig(batch_folds=batch_folds, patience=2)

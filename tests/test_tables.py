@@ -164,11 +164,11 @@ def test_bad_choices_are_one_sentence_and_change_nothing(wines):
     cases = {
         ("--id", "region"): "column 'region' of wines.csv should hold row ids, but 'south' occurs "
         "more than once; name a column with a different value in every row.",
-        ("--id", "bottel"): "wines.csv has no column 'bottel' (close: 'bottle'), which --id names; "
+        ("--id", "bottel"): "wines.csv has no column 'bottel', which --id names; close: 'bottle'; "
         f"its columns: {columns}.",
-        ("--features", "alcohol,Hue,taste"): "wines.csv has no column 'Hue' (close: 'hue'), "
-        f"'taste', which --features names; its columns: {columns}.",
-        ("--drop", "years"): "wines.csv has no column 'years' (close: 'year'), which --drop names; "
+        ("--features", "alcohol,Hue,taste"): "wines.csv has no column 'Hue', 'taste', "
+        f"which --features names; close: 'hue'; its columns: {columns}.",
+        ("--drop", "years"): "wines.csv has no column 'years', which --drop names; close: 'year'; "
         f"its columns: {columns}.",
         ("--id", "cluster"): "column 'cluster' of wines.csv is named by --labels and --id, but a "
         "column can have only one use; name another column, or leave one of them out.",

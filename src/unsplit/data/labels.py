@@ -110,10 +110,12 @@ def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
     Examples
     --------
     >>> label_array(np.ma.masked_array([3, 4, 5], mask=[False, True, False]))
-    array([ 3, -1,  5])
+    array([3, None, 5], dtype=object)
     """
     if hasattr(labels, "requires_grad"):  # a torch tensor, without needing torch
         labels = cast(Any, labels).detach()
+    if isinstance(labels, np.ma.MaskedArray) and np.ma.getmaskarray(labels).any():
+        labels = np.where(np.ma.getmaskarray(labels), None, labels.data.astype(object))
     try:
         values = np.asarray(labels)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -122,14 +124,7 @@ def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
             f"{name} must be one integer or string per observation, but cannot be made an array "
             f"({reason}); pass a one-dimensional array."
         ) from None
-    if isinstance(labels, np.ma.MaskedArray):
-        # −1, NaN or None, whichever their type can hold.
-        gap = {"i": -1, "f": np.nan}.get(values.dtype.kind)
-        hidden = np.ma.getmaskarray(labels)
-        if hidden.any():
-            values = np.array(values, object if gap is None else values.dtype)
-            values[hidden] = gap
-    elif (
+    if (
         values.dtype.kind in "US"
         and values.ndim == 1
         and isinstance(labels, (list, tuple))
@@ -239,17 +234,6 @@ class Subclusters:
         of_rows = np.full(len(clusters), -1, np.int64)
         of_rows[inside] = index
         return cls(of_rows, occurring % k, occurring // k)
-
-    def joined(self, groups: Index) -> tuple["Subclusters", Index]:
-        """Merge clusters into groups; the new subclusters, and where each old one went.
-
-        ``groups`` has the new cluster of each cluster, numbered from 0.
-        """
-        k = int(groups.max()) + 1
-        key = self.batch * k + groups[self.cluster]
-        occurring, index = np.unique(key, return_inverse=True)
-        of_rows = np.where(self.of_rows < 0, -1, index[self.of_rows])
-        return Subclusters(of_rows, occurring % k, occurring // k), index
 
     @property
     def n_batches(self) -> int:

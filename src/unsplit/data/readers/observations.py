@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from unsplit._typing import Index
-from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
 from unsplit.data.readers.broken import reading, refuse_unreadable
 from unsplit.data.readers.columns import (
     ID_NAMES,
@@ -44,6 +43,7 @@ from unsplit.data.readers.tables import (
     require_room,
 )
 from unsplit.data.rows.base import blocks_of, is_mapped
+from unsplit.data.rows.kinds import warn_of_other_uses, warn_of_scales
 from unsplit.devices import available_memory
 from unsplit.errors import InputError, option
 

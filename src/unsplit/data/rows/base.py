@@ -276,15 +276,16 @@ def plain_array(X: Any) -> Any:
 
 
 def _values_of(tensor: Tensor) -> NDArray[Any]:
-    if tensor.is_nested or tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+    known = (torch.float16, torch.float32, torch.float64)
+    try:
+        if tensor.is_floating_point() and tensor.dtype not in known:
+            tensor = tensor.float()  # NumPy has no bfloat16
+        return tensor.numpy(force=True)
+    except (NotImplementedError, RuntimeError, TypeError):
         raise InputError(
             "X is a sparse or nested torch tensor, or one that holds no values, which is not "
             "supported; pass a dense tensor, a SciPy sparse matrix or a list of sequences."
-        )
-    known = (torch.float16, torch.float32, torch.float64)
-    if tensor.is_floating_point() and tensor.dtype not in known:
-        tensor = tensor.float()  # NumPy has no bfloat16
-    return tensor.numpy(force=True)
+        ) from None
 
 
 def middle_of(item: NDArray[Any]) -> NDArray[np.float64]:
