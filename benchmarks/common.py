@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from benchmarks import markdown
-from unsplit.data.rows.kinds import VectorRows, observations
+from unsplit.data.labels import Parts
+from unsplit.data.rows.base import Rows
+from unsplit.data.rows.kinds import observations
 from unsplit.devices import private_randomness
 from unsplit.networks.network import Network
 from unsplit.networks.registry import RECIPES, build_network
@@ -18,8 +20,8 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
+from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.heldout_scores import heldout_scores
-from unsplit.pairwise.scores import HeldoutScores
 
 CPU = torch.device("cpu")
 
@@ -44,7 +46,7 @@ def as_options(**settings: Any) -> dict[str, Any]:
 class Run:
     """A low-level estimate, with its networks."""
 
-    rows: VectorRows
+    rows: Rows
     networks: list[Network]
     scores: HeldoutScores
     history: History
@@ -67,11 +69,10 @@ def run(
         scores, history = heldout_scores(
             networks,
             rows,
-            clusters,
+            Parts.cut(clusters),
             folds,
-            config or TrainConfig(),
+            replace(config or TrainConfig(), epochs=epochs),
             np.random.default_rng(seed),
-            epochs=epochs,
         )
     return Run(rows, networks, scores, history)
 

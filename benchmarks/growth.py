@@ -36,8 +36,8 @@ from unsplit.networks.network import MLP
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, used_decay
-from unsplit.pairwise.divergences import count_confusions
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import HeldoutScores
+from unsplit.pairwise.stored_pairs import count_confusions
 
 RESULTS = Path(__file__).parent / "results" / "growth.jsonl.gz"
 DIMENSIONS, FEATURES = 32, 256
@@ -79,9 +79,10 @@ def training_step(k: int, batch: int, device: torch.device, recorded: bool = Tru
     X = np.random.default_rng(0).standard_normal((n, DIMENSIONS), np.float32)
     clusters, everything = np.arange(n) % k, np.arange(n)
     rows, fold = observations(X, device), Fold(everything, everything[:0], everything[:0])
-    config = TrainConfig(batch_size=batch)
+    recipe = RECIPES["mlp"]
+    config = TrainConfig(batch_size=batch).over(recipe.training)
     with private_randomness(0):
-        network = build_network(rows, fold, RECIPES["mlp"], k, "softmax")
+        network = build_network(rows, fold, recipe, k, "softmax")
     decay = used_decay(config.weight_decay, k, batch)
     group = Group([network], [fold], config.learning_rate, decay)
     group.recordable &= recorded
@@ -93,7 +94,7 @@ def training_step(k: int, batch: int, device: torch.device, recorded: bool = Tru
 def counting(k: int, n: int, device: torch.device) -> Work:
     """The confusions of n held-out observations with k clusters."""
     scores = held_out(k, n, device)
-    return lambda: count_confusions(scores, device)
+    return lambda: count_confusions(scores)
 
 
 def held_out(k: int, n: int, device: torch.device) -> HeldoutScores:

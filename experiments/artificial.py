@@ -21,7 +21,7 @@ def estimator(name: str, epochs: int) -> dict[str, Any]:
     Examples
     --------
     >>> estimator("paper", 10)
-    {'holdout': 0.2, 'loss': 'pairwise', 'epochs': 50}
+    {'cv': 0.2, 'loss': 'pairwise', 'epochs': 50}
     >>> estimator("cross-fitted", 10)
     {'cv': 5, 'epochs': 10}
     """

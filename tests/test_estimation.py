@@ -22,7 +22,7 @@ from tests import reference
 from unsplit import InputError, PairwiseTVD, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.errors import SmallClusterWarning
-from unsplit.pairwise.scores import DIVERGENCES
+from unsplit.pairwise.divergences import DIVERGENCES
 
 
 def quick(X, labels, **settings):
@@ -232,7 +232,7 @@ BAD = {
     "loss": (lambda X, y: (X, y), {"loss": "hinge"}, "loss must be one of pairwise, softmax"),
     "epochs": (lambda X, y: (X, y), {"epochs": 0}, "epochs must be a whole number .* got 0"),
     "backbone": (lambda X, y: (X, y), {"backbone": "vgg"}, "backbone must be .* got 'vgg'"),
-    "device": (lambda X, y: (X, y), {"device": "tpu9"}, "device='tpu9' cannot be used here"),
+    "device": (lambda X, y: (X, y), {"device": "tpu9"}, 'device="tpu9" cannot be used here'),
     "random_state": (lambda X, y: (X, y), {"random_state": "x"}, "random_state must be .* got 'x'"),
 }
 
@@ -341,7 +341,7 @@ def test_without_scores_everything_about_the_distances_is_saved(three, tmp_path)
 def test_what_needs_the_scores_says_how_to_keep_them(three, tmp_path, use):
     path = tmp_path / "pairs.npz"
     three[2].save(path)
-    with pytest.raises(InputError, match=r"without the held-out scores.*scores=True.*--keep-sc"):
+    with pytest.raises(InputError, match=r"without the held-out scores.*scores=True.*--also sc"):
         use(PairwiseTVD.load(path), tmp_path / "other.npz")
     assert list(tmp_path.iterdir()) == [path]
 

@@ -107,7 +107,11 @@ def test_retrained_estimates_anew_before_every_merge(monkeypatch):
     assert found["networks"] == found["epochs run"] == 4
     assert [ids for ids, _, _ in line.seen] == [[0, 1, 2, 3, 4], [2, 3, 4, 5], [4, 5, 6], [4, 7]]
     assert len({seed for _, seed, _ in line.seen}) == 4
-    assert line.seen[0][2] == {"holdout": 0.2, "loss": "pairwise", "device": "cpu"}
+    assert line.seen[0][2] == {
+        "cv": 0.2,
+        "training": unsplit.TrainConfig(loss="pairwise"),
+        "device": "cpu",
+    }
     assert labels.tolist() == np.repeat(np.arange(5), 2).tolist()
 
 

@@ -137,6 +137,9 @@ def test_another_clustering_and_a_counter_are_warned_of(wines):
         "it is not a measurement, leave it out with drop=['louvain'].",
         "column 'number' of wines.csv counts the rows and is used as a feature; if it is not a "
         "measurement, leave it out with drop=['number'].",
+        "column 'number' of wines.csv holds most of the variance of all 16 features, so distances "
+        "between observations depend on little else; if features are in different units, scale "
+        "them, by sklearn.preprocessing.StandardScaler or --scale of the command line.",
     ]
     chosen = ["number", "louvain", "hue"]  # asked for
     library.read("wines.csv", "cluster", features=chosen, scale=True)

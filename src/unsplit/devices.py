@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from unsplit.errors import InputError, is_whole, shown
+from unsplit.errors import InputError, is_whole, option, shown
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ def choose_device(device: "str | torch.device") -> "torch.device":
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0].split(". ")[0][:200]
         raise InputError(
-            f'device={shown(device)} cannot be used here ({reason}); use "auto" or "cpu".'
+            f'{option("device", device)} cannot be used here ({reason}); use "auto" or "cpu".'
         ) from None
     return chosen
 
@@ -330,13 +330,7 @@ class Ranks:
 
     def share(self, value: Any) -> Any:
         """Return the value that rank 0 passes."""
-        if self.size == 1:
-            return value
-        import torch.distributed as dist
-
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]
+        return self.gathered(value)[0]
 
     def gathered(self, value: Any) -> list[Any]:
         """Return the values of all processes."""

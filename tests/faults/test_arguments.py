@@ -75,10 +75,8 @@ def to_fit(**settings: Any) -> unsplit.ClusterMerger:
 # For each function a call that works, and the kinds of values that are right for its parameters;
 # for those that are not named, none is.
 PATH = {"path": "str"}
-MERGE = dict.fromkeys(
-    ("n_clusters", "max_tvd", "alpha", "rule", "constraints"),
-    "None",
-)
+STOP = {"n_clusters": "None list", **dict.fromkeys(("max_tvd", "alpha", "constraints"), "None")}
+MERGE = {**STOP, "rule": "None"}
 TRAIN = {
     "batch": "None",
     "groups": "None",
@@ -139,7 +137,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"path": "x.csv"},
         {
             **dict.fromkeys(("labels", "batch", "groups"), "str None"),
-            **dict.fromkeys(("id", "features", "progress", "use_rep", "layer"), "None"),
+            **dict.fromkeys(("id", "features", "progress", "use_rep"), "None"),
             "scale": "bool",
         },
     ),
@@ -161,7 +159,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         },
     ),
     "Candidate": (Candidate, {}, {}),
-    "ClusterMerger": (to_fit, {}, {**TRAIN, **MERGE, "overclusterer": "None"}),
+    "ClusterMerger": (to_fit, {}, {**TRAIN, **STOP, "overclusterer": "None"}),
     "ClusterMerger.fit": (merger().fit, FIT, DATA),
     "ClusterMerger.predict": (FITTED.predict, {"X": X}, {"X": "square"}),
     "ClusterMerger.predict_proba": (FITTED.predict_proba, {"X": X}, {"X": "square"}),
@@ -186,12 +184,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "PairwiseTVD.confidence_interval": (TVD.confidence_interval, {}, {}),
     "PairwiseTVD.table": (TVD.table, {}, {}),
     "PairwiseTVD.to_frame": (TVD.to_frame, {}, {}),
-    "PairwiseTVD.divergence_of": (
-        SPARSE.divergence_of,
-        {"name": "lecam", "left": [0], "right": [1]},
-        {},
-    ),
-    "PairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
     "PairwiseWasserstein.load": (PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
     "datasets.gaussians": (
@@ -274,7 +266,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"clusterer": "None", "random_state": "None"},
     ),
     "plots.dendrogram": (plots.dendrogram, {"tree": TREE}, {"ax": "None", "most_leaves": "None"}),
-    "plots.dendrogram_data": (plots.dendrogram_data, {"tree": TREE}, {"most_leaves": "None"}),
     "plots.distances": (plots.distances, {"tree": TREE, "tvd": D}, {"ax": "None"}),
     "plots.merge_curve": (plots.merge_curve, {"tree": TREE}, {"ax": "None"}),
     "plots.save_figures": (
@@ -287,7 +278,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
 # Classes whose objects the library makes; users only read them.
 MADE = {
     "EpochRecord", "History", "Merge", "MergeTree", "NeighbourGraph", "PairwiseTVD",
-    "PairwiseWasserstein", "Selection", "StepRecord", "Dendrogram",
+    "PairwiseWasserstein", "Selection", "StepRecord",
 }  # fmt: skip
 # Called by the library alone.
 WITHIN = {
@@ -295,7 +286,6 @@ WITHIN = {
     "TrainConfig.over",
     "History.of",
     "ClusterMerger.set_fit_request",
-    "ClusterMerger.fit_predict",  # it calls fit
     "Reporter",
     *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }

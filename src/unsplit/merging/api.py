@@ -18,7 +18,6 @@ from unsplit.merging.options import MergeOptions, check_same_clusters
 from unsplit.merging.plan import MergeInputs, Plan, are_cores, neighbourhoods_of
 from unsplit.merging.remerge import can_be_repeated, stability_of
 from unsplit.merging.tree import MergeTree, with_stability
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
@@ -33,7 +32,6 @@ FEWER_CLUSTERS = (
 )
 
 
-@refuses_old_options
 def merge(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     n_clusters: int | Sequence[int | None] | None = None,

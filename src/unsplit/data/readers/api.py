@@ -20,7 +20,6 @@ from unsplit.data.readers.observations import (
 from unsplit.data.readers.shards import find_samples, shards_of
 from unsplit.data.readers.tables import Progress
 from unsplit.errors import InputError, check_flag, check_path, check_type, option, shown
-from unsplit.old_names import refuses_old_options
 
 READERS: dict[str, Callable[..., tuple[Any, FileList]]] = {
     "images": read_images,
@@ -29,7 +28,6 @@ READERS: dict[str, Callable[..., tuple[Any, FileList]]] = {
 }
 
 
-@refuses_old_options
 def read(
     path: str | os.PathLike[str],
     labels: str | os.PathLike[str] | None = None,
