@@ -20,7 +20,8 @@ from unsplit.errors import InputError, KeptWarning
 def fill(folder, text="new"):
     (folder / "a.txt").write_text(text)
     (folder / "b.txt").write_text(text)
-    (folder / "c.txt").write_text(text)
+    (folder / "figures").mkdir(exist_ok=True)
+    (folder / "figures" / "c.txt").write_text(text)
 
 
 def contents(folder):
@@ -28,7 +29,7 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_text() for path in files}
 
 
-NEW = {"a.txt": "new", "b.txt": "new", "c.txt": "new"}
+NEW = {"a.txt": "new", "b.txt": "new", "figures/c.txt": "new"}
 
 
 def test_a_new_folder_appears_at_once_with_everything(tmp_path):
@@ -37,7 +38,7 @@ def test_a_new_folder_appears_at_once_with_everything(tmp_path):
         fill(new)
         assert not target.exists()
     assert contents(target) == NEW
-    assert names_in(tmp_path / "deep") == ["a.txt", "b.txt", "c.txt", MANIFEST, "out"]
+    assert names_in(tmp_path / "deep") == ["a.txt", "b.txt", "c.txt", "figures", MANIFEST, "out"]
 
 
 def test_files_of_an_earlier_run_are_replaced_and_others_stay(tmp_path):
@@ -48,7 +49,7 @@ def test_files_of_an_earlier_run_are_replaced_and_others_stay(tmp_path):
         fill(new)
         assert contents(tmp_path)["a.txt"] == "old"
     assert contents(tmp_path) == NEW | {"mine.txt": "mine"}
-    assert names_in(tmp_path) == ["a.txt", "b.txt", "c.txt", MANIFEST, "mine.txt"]
+    assert names_in(tmp_path) == ["a.txt", "b.txt", "c.txt", "figures", MANIFEST, "mine.txt"]
 
 
 def test_files_that_no_run_has_left_like_this_are_kept_under_another_name(tmp_path):
@@ -97,6 +98,19 @@ def test_failure_midway_changes_nothing(tmp_path, error, exists):
         write_half()
     assert contents(tmp_path) == before
     assert target.exists() == exists
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_a_folder_in_the_way_is_seen_before_anything_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("out/b.txt").mkdir(parents=True)
+    Path("out/a.txt").write_text("old")
+    sentence = (
+        "cannot write b.txt to out/: a folder has this name; remove it or choose another --out."
+    )
+    with pytest.raises(InputError, match=exactly(sentence)), output_folder("out") as new:
+        fill(new)
+    assert contents(Path("out")) == {"a.txt": "old"}
     assert not list(tmp_path.rglob(".*"))
 
 

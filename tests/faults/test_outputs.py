@@ -13,6 +13,7 @@ import pytest
 
 import unsplit as library
 from tests.cli_cases import merge, snapshot, succeeds, unsplit, write_data
+from unsplit.cli import outputs
 from unsplit.cli.console import Console, Interrupted, interruptible
 from unsplit.data import saving
 from unsplit.data.saving import MANIFEST, added_file, output_folder, replacing, verify_folder
@@ -32,9 +33,13 @@ def texts(folder="out"):
     }
 
 
+# Files that a result may have had and a new one need not have.
+REMOVABLE = {"changed", "figure", "labels", "table", "tree"}
+
+
 def write(out="out", **files):
     """Write one result; ``a="1"`` writes 1 to the file a."""
-    with output_folder(out) as new:
+    with output_folder(out, removable=REMOVABLE) as new:
         for name, text in files.items():
             (new / name).write_text(text)
 
@@ -294,7 +299,7 @@ for folder in itertools.count():
                 with saving.added_file("out", "figure") as new:
                     new.write_text("new")
             else:
-                with saving.output_folder("out") as new:
+                with saving.output_folder("out", removable={"figure"}) as new:
                     for name in ("labels", "table", "tree"):
                         (new / name).write_text("new")
             status = 0
@@ -644,4 +649,33 @@ def test_what_a_manifest_says_was_replaced_is_never_removed():
         new.write_text("2")
     write(labels="2")
     assert Path("thesis.txt").read_text() == Path("out/thesis.txt").read_text()
-    assert texts() == {"labels": "2", "thesis.txt": "ten years of work"}
+    assert texts() == {"labels": "2", "page": "2", "thesis.txt": "ten years of work"}
+
+
+def test_only_files_that_a_run_can_write_are_removed():
+    Path("out").mkdir()
+    write(labels="1", figure="1", notes="in the manifest of somebody else")
+    write(labels="2")
+    assert texts() == {"labels": "2", "notes": "in the manifest of somebody else"}
+    assert verify_folder("out") == ["labels"]
+
+
+def test_all_files_of_the_commands_are_known():
+    write_data()
+    everything = ("--backbone", "select", "--also", "scores,figures", "--report")
+    succeeds(merge("--epochs", 1, *everything))
+    distances = (
+        "distances",
+        "data.csv",
+        *LABELLED,
+        "--epochs",
+        "1",
+        "--backbone",
+        "select",
+        "--also",
+        "matrix,scores",
+    )
+    succeeds(unsplit(*distances, "--out", "compared"))
+    found = {name for out in ("out", "compared") for name in verify_folder(out)}
+    others = {"merged.h5ad", "digits.csv"}  # of cells and of the demo
+    assert found | others == set(outputs.WRITTEN)

@@ -68,7 +68,7 @@ def demo(out: str, seed: int, report: bool) -> None:
     extra += [] if find_spec("matplotlib") is None else ["figures"]
     run, console, kept = Run(data, LABELS, out=out), Console(), outputs.checkpoint_beside(out)
     merger = ClusterMerger(random_state=seed, progress=console, checkpoint=kept)
-    results = output_folder(out, outputs.versions())
+    results = output_folder(out, outputs.versions(), outputs.WRITTEN)
     with interruptible(out, console, kept), console.show_warnings(), results as folder:
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
         console.plan(["reading", *PHASES, "writing", *(["making the page"] if report else [])])

@@ -325,7 +325,7 @@ def train(
             return
         console = Console(run.progress, run.as_json)
         console.plan(["reading", *phases])
-        results = output_folder(run.out, outputs.versions())
+        results = output_folder(run.out, outputs.versions(), outputs.WRITTEN)
         with interruptible(run.out, console, kept), console.show_warnings(), results as folder:
             read = read_clustered(run, console)
             name_observations(run.data, read.row_ids)

@@ -51,6 +51,10 @@ EXTRA_FILES = {
     "report": (KEPT, PAGE),
     "scores": (scores_path(DISTANCES).name,),
 }
+# All files that commands write to a folder: no others of an earlier result are ever removed.
+WRITTEN = frozenset(
+    {*MERGE_FILES, *DISTANCE_FILES, *chain(*EXTRA_FILES.values()), CANDIDATES, "digits.csv"}
+)
 # Pictures that scanpy writes, and that people already know their cells by.
 PICTURES = ("X_umap", "X_tsne")
 # The key that is added to cells, and the old clusters, if they are from another file.

@@ -18,7 +18,6 @@ from typing import Any, TextIO
 import numpy as np
 from filelock import FileLock, Timeout
 
-from unsplit.data.labels import is_gap
 from unsplit.data.readers.tables import require_module
 from unsplit.errors import InputError, KeptWarning, check_path, warn
 
@@ -56,7 +55,11 @@ def _written(column: Iterable[Any]) -> list[Any]:
     """Values as they are written; those of arrays of whole numbers or names need no check."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "iuU":
         return column.tolist()
-    return ["" if is_gap(value) else str(value) for value in column]
+    return ["" if _is_missing(value) else str(value) for value in column]
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 class _UnixLines:
@@ -185,7 +188,9 @@ def _to_disk(path: Path) -> None:
 
 @contextlib.contextmanager
 def output_folder(
-    path: str | os.PathLike[str], versions: Mapping[str, str] | None = None
+    path: str | os.PathLike[str],
+    versions: Mapping[str, str] | None = None,
+    removable: Set[str] = frozenset(),
 ) -> Iterator[Path]:
     """Provide a temporary folder whose files become those of the result folder ``path`` at the end.
 
@@ -202,6 +207,9 @@ def output_folder(
         same folder at the same time is refused.
     versions : mapping of str to str, optional
         Versions of the software, for ``manifest.json``.
+    removable : set of str
+        Names of files that are removed if they belong to the earlier result only.  Others stay:
+        the earlier manifest may come from someone else.
 
     Examples
     --------
@@ -216,7 +224,7 @@ def output_folder(
     """
     with _new_result(path) as (new, target, shown):
         yield new
-        _publish(new, target, shown, versions or {}, {})
+        _publish(new, target, shown, versions or {}, removable, {})
 
 
 @contextlib.contextmanager
@@ -241,7 +249,7 @@ def added_file(path: str | os.PathLike[str], name: str) -> Iterator[Path]:
         yield new / name
         manifest = _manifest_of(target, shown)
         manifest["files"].pop(name, None)
-        _publish(new, target, shown, manifest["versions"], manifest["files"])
+        _publish(new, target, shown, manifest["versions"], frozenset(), manifest["files"])
 
 
 def verify_folder(path: str | os.PathLike[str], ignore: Set[str] = frozenset()) -> list[str]:
@@ -378,36 +386,50 @@ def _is_unchanged(path: Path, entry: Mapping[str, Any]) -> bool:
 
 
 def _publish(
-    new: Path, target: Path, shown: str, versions: Mapping[str, str], stay: Mapping[str, Any]
+    new: Path,
+    target: Path,
+    shown: str,
+    versions: Mapping[str, str],
+    removable: Set[str],
+    stay: Mapping[str, Any],
 ) -> None:
     """Complete a new result, and put it in the place of the earlier one; some files stay."""
-    names = sorted(file.name for file in new.iterdir())
+    names = {file.relative_to(new).as_posix() for file in new.rglob("*") if file.is_file()}
     files = {**stay, **{name: _entry(new / name) for name in names}}
     listed = {"versions": versions, "files": dict(sorted(files.items()))}
     write_json(new / MANIFEST, {"format": MANIFEST_FORMAT, **listed})
-    for file in [*new.iterdir(), new]:
+    for file in [*new.rglob("*"), new]:
         _to_disk(file)
     # In a thread of its own, Ctrl-C does not interrupt it; leaving the block waits for its end.
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(_put_in_place, new, names, stay, target, shown).result()
+        thread.submit(_put_in_place, new, names, removable - stay.keys(), target, shown).result()
 
 
 def _put_in_place(
-    new: Path, names: list[str], stay: Mapping[str, Any], target: Path, shown: str
+    new: Path, names: Set[str], removable: Set[str], target: Path, shown: str
 ) -> None:
     """Replace the earlier result in the target by the new one."""
     if not target.is_dir():
         os.rename(new, target)
         _to_disk(target.parent)
         return
+    for name in sorted(names):
+        # Checked before anything is replaced, so that all files are replaced or none.
+        if (target / name).is_dir():
+            raise InputError(
+                f"cannot write {name} to {shown}: a folder has this name; remove it or choose "
+                "another --out."
+            )
+    listed, known = _manifest_of(target, shown)["files"], names | removable
     # A file that was changed after it was written is no longer ours to replace or to remove.
-    for name, entry in _manifest_of(target, shown)["files"].items():
-        if name not in stay and _is_unchanged(target / name, entry):
+    for name in listed:
+        if name in known and _is_unchanged(target / name, listed[name]):
             (target / name).unlink()
     kept = {}
     # Until all files are there, the manifest is false.
-    for name in [MANIFEST, *names]:
+    for name in [MANIFEST, *sorted(names)]:
         place = target / name
+        place.parent.mkdir(parents=True, exist_ok=True)
         if place.is_file() and name != MANIFEST:
             numbered = (place.with_stem(f"{place.stem}.kept-{n}") for n in count(1))
             other = next(other for other in numbered if not os.path.lexists(other))
