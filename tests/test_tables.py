@@ -56,7 +56,7 @@ def test_a_table_with_ids_text_and_a_year(wines):
     written = read_json("out/result.json")
     assert (written["id"], written["n_features"], written["left_out"]) == ("bottle", 13, ["region"])
     assert written["features"] == MEASURED
-    assert "column 'region' of wines.csv is left out, because it does not hold" in result.stderr
+    assert "left out of wines.csv: 'region', which do not hold" in result.stderr
     assert written["warnings"] == [result.stderr.removeprefix("warning: ").strip()]
     assert "Used 13 features: 'alcohol', 'malic_acid', " in out
     assert "…, 'proline'; left out: 'region'.\n" in out
@@ -130,8 +130,7 @@ def test_another_clustering_and_a_counter_are_warned_of(wines):
     frame.to_csv("wines.csv", index=False)
     with pytest.warns(FeatureWarning) as told:
         library.read("wines.csv", "cluster")
-    *sentences, scales = [str(warning.message) for warning in told]
-    assert scales.startswith("column 'number' of wines.csv holds most of the variance")
+    sentences = [str(warning.message) for warning in told]
     assert sentences == [
         "column 'louvain' of wines.csv has one value in each cluster and is used as a feature; if "
         "it is not a measurement, leave it out with drop=['louvain'].",
@@ -223,7 +222,7 @@ def save_streamed(frame, name):
 @pytest.mark.parametrize("name", ["wines.parquet", "wines.feather", "wines.arrow"])
 def test_binary_tables_give_the_same_as_text(name, wines):
     save_streamed(wines, name)
-    with pytest.warns(SkippedWarning, match="column 'region' of "):
+    with pytest.warns(SkippedWarning, match="'region', which do not hold"):
         read = library.read(name, "cluster", id="bottle", drop=["year"])
     np.testing.assert_array_equal(read.X, wines[MEASURED])
     assert (read.feature_names, read.left_out) == (MEASURED, ("region",))

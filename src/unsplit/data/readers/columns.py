@@ -195,12 +195,9 @@ def leave_out_text(
             "add columns of numbers."
         )
     if text:
-        one = len(text) == 1
         warn(
-            f"{'column' if one else 'columns'} {listing(list(text))} of {path} "
-            f"{'is' if one else 'are'} left out, because {'it does' if one else 'they do'} not "
-            f"hold numbers; if {'it is a measurement' if one else 'they are measurements'}, write "
-            "numbers instead.",
+            f"left out of {path}: {listing(list(text))}, which do not hold numbers; if they are "
+            "measurements, write numbers instead.",
             SkippedWarning,
         )
 
@@ -298,9 +295,3 @@ def places_of(wanted: NDArray[Any], ids: NDArray[Any]) -> tuple[Index, list[str]
     names = [str(value) for value in wanted.tolist()]
     lacking = [name for name in names if name not in place]
     return np.array([place.get(name, -1) for name in names], np.int64), lacking
-
-
-def places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
-    """Match rows by a column of any name, but only by text: equal numbers may be chance."""
-    order, lacking = places_of(rows.ids, values)
-    return order if rows.ids.dtype.kind == "U" and not lacking else None
