@@ -100,7 +100,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "text, estimator": (lambda: merger(np.full((24, 2), "a")), "numeric"),
     "nullable with a gap": (
         lambda: tvd(with_gap(FRAME.round().astype("Int64"))),
-        "X has 1 values that are NaN or infinite",
+        "of X has values that are NaN, infinite",
     ),
     "nullable with a gap, estimator": (
         lambda: merger(with_gap(FRAME.round().astype("Int64"))),

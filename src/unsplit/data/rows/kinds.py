@@ -17,12 +17,14 @@ from torch.utils.data import Dataset
 from unsplit._typing import Index
 from unsplit.data.labels import is_gap
 from unsplit.data.rows.base import (
+    LARGEST,
     Rows,
     as_array,
     blocks_of,
     is_mapped,
     kind_of,
     odd_numbers,
+    refuse_gaps,
     require_numbers,
     scrambled,
 )
@@ -33,7 +35,6 @@ from unsplit.errors import (
     DependenceWarning,
     FeatureWarning,
     InputError,
-    observation,
     option,
     shown,
     warn,
@@ -274,19 +275,12 @@ def numeric_matrix(X: ArrayLike) -> Any:
            [3., 4.]])
     """
     values = _numbers(X)
-    present: Any = values.data[:, None] if scipy.sparse.issparse(values) else values
-    n_bad = sum(block.size - int(np.isfinite(block).sum()) for block in blocks_of(present))
-    if n_bad:
+    if not scipy.sparse.issparse(values):
+        refuse_gaps(values)
+    elif not (np.abs(values.data) <= LARGEST).all():
         raise InputError(
-            f"X has {n_bad} values that are NaN or infinite; remove those rows or fill "
-            "in the values first."
-        )
-    largest = max((float(np.abs(block).max()) for block in blocks_of(present)), default=0.0)
-    if largest > 1e30:
-        row, column = np.unravel_index(np.argmax(np.abs(values)), values.shape)
-        raise InputError(
-            f"X has values as large as {largest:.0e} ({observation(int(row))}, feature {column}), "
-            "beyond what single precision holds; rescale the features first."
+            f"X has values that are NaN, infinite or larger than {LARGEST:g}; remove those rows or "
+            "fill in the values first."
         )
     return values
 
