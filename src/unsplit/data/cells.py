@@ -21,7 +21,7 @@ RAW, LAYER = "raw", "layers/"
 
 
 def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
-    """The matrix that cells are compared by, checked, and its name.
+    """The matrix that cells are compared by, and its name.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
     Returns
     -------
     ndarray or CSR array of shape (n, d)
-        Finite numbers; raw counts are always a CSR array.
+        Raw counts are always a CSR array.
     str
         Such as "X_pca", "layers/counts" or "raw".
     """
@@ -57,8 +57,9 @@ def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
         known = [*cells.obsm.keys(), "X"]
         require_key("representation", name, known, where, "representations")
         found = cells.obsm[name]
+    if found is None:
+        raise InputError(f"{where} has no X; name a representation in obsm, such as {USUAL}.")
     values = _in_memory(found)
-    _check_values(values, name, where, cells.obs.index)
     if name != RAW and not name.startswith(LAYER):
         return values, name
     _check_counts(values, name, where)
@@ -188,26 +189,10 @@ def clusterings_in(obs: Any) -> list[str]:
 
 def _in_memory(values: Any) -> Any:
     """Read what is backed by a file, and turn frames and views into plain arrays."""
-    if values is None:
-        return None
     for method in ("to_memory", "compute", "to_numpy"):  # sparse on disk, dask, data frames
         if hasattr(values, method):
             values = getattr(values, method)()
     return scipy.sparse.csr_array(values) if scipy.sparse.issparse(values) else np.asarray(values)
-
-
-def _check_values(values: Any, name: str, where: str, cells: Any) -> None:
-    if values is None:
-        raise InputError(f"{where} has no X; name a representation in obsm, such as {USUAL}.")
-    if values.ndim != 2 or values.shape[0] != len(cells) or not values.shape[1]:
-        raise InputError(
-            f"{name} of {where} must have one row for each of the {len(cells):,} cells, got shape "
-            f"{values.shape}; compute it again."
-        )
-    if values.dtype.kind not in "fiub":
-        raise InputError(
-            f"{name} of {where} must hold numbers, got values of type {values.dtype}; name another."
-        )
 
 
 def _check_counts(values: Any, name: str, where: str) -> None:
