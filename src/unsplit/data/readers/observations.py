@@ -271,7 +271,14 @@ def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
     if set(content.files) >= _SPARSE_KEYS:
         file.seek(0)
         return {"matrix": _read_sparse(file)}
-    return {name: np.asarray(content[name]) for name in content.files}
+    arrays = {name: content[name] for name in content.files}
+    others = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
+    if others:
+        raise InputError(
+            f"{path} holds something other than arrays ({listing(others)}); write it with "
+            "numpy.savez."
+        )
+    return arrays
 
 
 def _read_hdf5(path: Path) -> dict[str, Any]:
