@@ -29,7 +29,7 @@ from benchmarks.class_means import SPREAD, Near, estimate_by_means
 from benchmarks.growth_page import print_slopes, write_page
 from benchmarks.many_clusters import groups_in_clusters
 from benchmarks.peak_memory import PeakMemory
-from unsplit.data.rows.kinds import vector_rows
+from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device, private_randomness
 from unsplit.networks.chunked import blocks_for
 from unsplit.networks.network import MLP
@@ -86,7 +86,7 @@ def training_step(k: int, batch: int, device: torch.device, recorded: bool = Tru
     n = max(k, batch)
     X = np.random.default_rng(0).standard_normal((n, DIMENSIONS), np.float32)
     clusters, everything = np.arange(n) % k, np.arange(n)
-    rows, fold = vector_rows(X, device), Fold(everything, everything[:0], everything[:0])
+    rows, fold = observations(X, device), Fold(everything, everything[:0], everything[:0])
     recipe = RECIPES["mlp"]
     config = TrainConfig(batch_size=batch).over(recipe.training)
     with private_randomness(0):

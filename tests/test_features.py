@@ -186,6 +186,6 @@ def test_vectors_that_do_not_belong_to_the_observations_are_refused(tmp_path):
         f"{path} has no vector for 'x/a.jpg' of photos (1 of 2 are missing; its own ids are like "
         "'a.jpg'); use the ids that labels.csv has, or remove the ids to match vectors by order.",
     )
-    np.save(tmp_path / "gaps.npy", np.array([[1.0, np.nan], [0.0, 1.0]]))
+    path.write_text("v,w\n1,NA\n0,1\n")
     with pytest.raises(InputError, match="missing or infinite values"):
-        with_vectors(PHOTOS, tmp_path / "gaps.npy", "photos")
+        with_vectors(PHOTOS, path, "photos")

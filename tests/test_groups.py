@@ -22,7 +22,7 @@ from unsplit import (
     pairwise_tvd,
     read,
 )
-from unsplit.data.feature_checks import nearer_than_later, warn_of_order
+from unsplit.data.rows.kinds import nearer_than_later, warn_of_order
 from unsplit.errors import DependenceWarning, SmallClusterWarning
 from unsplit.merging.api import _drawn
 from unsplit.merging.neighbours.graph import graph_of_scores, nearest

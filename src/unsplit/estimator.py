@@ -18,10 +18,16 @@ from sklearn.base import (
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.rows.base import is_mapped, plain_array
-from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
+from unsplit.data.rows.kinds import (
+    VectorRows,
+    feature_matrix,
+    is_table,
+    numeric_matrix,
+    warn_of_other_uses,
+    warn_of_scales,
+)
 from unsplit.devices import generator_of, memory_errors, usual_settings
 from unsplit.errors import (
     InputError,

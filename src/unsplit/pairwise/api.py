@@ -16,7 +16,6 @@ from torch import nn
 
 from unsplit._typing import Index
 from unsplit.data.array_files import checksum, digest
-from unsplit.data.feature_checks import warn_of_order
 from unsplit.data.labels import (
     EncodedLabels,
     Parts,
@@ -25,7 +24,7 @@ from unsplit.data.labels import (
     refuse_other_order,
 )
 from unsplit.data.rows.base import Rows, canonical_order, is_mapped
-from unsplit.data.rows.kinds import VectorRows, observations
+from unsplit.data.rows.kinds import VectorRows, observations, warn_of_order
 from unsplit.devices import (
     BLOCK_ELEMENTS,
     available_memory,
