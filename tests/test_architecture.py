@@ -40,7 +40,7 @@ LAYER = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = [
     "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
     "data.labels", "data.memory", "data.saving", "networks.training.progress",
-    "pairwise.result", "pairwise.stored_pairs", "pairwise.scores", "pairwise.statistics",
+    "pairwise.result", "pairwise.stored_pairs", "pairwise.divergences", "pairwise.statistics",
     "pairwise.groups", "merging", "report",
 ]  # fmt: skip
 
@@ -201,7 +201,7 @@ def test_saved_estimates_merges_and_plots_do_not_import_torch():
 def test_the_way_to_torch_leads_through_other_modules():
     assert way_to_torch("merging.neighbours.search") == ["merging.neighbours.search", "torch"]
     assert way_to_torch("pairwise.api")[-1] == "torch"
-    assert way_to_torch("pairwise.divergences") == ["pairwise.divergences", "torch"]
+    assert way_to_torch("networks.network") == ["networks.network", "torch"]
     assert packages_of("data.rows.kinds") == {"unsplit", "data", "data.rows"}
 
 

@@ -22,7 +22,7 @@ from tests import reference
 from unsplit import InputError, PairwiseTVD, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.errors import SmallClusterWarning
-from unsplit.pairwise.scores import DIVERGENCES
+from unsplit.pairwise.divergences import DIVERGENCES
 
 
 def quick(X, labels, **settings):

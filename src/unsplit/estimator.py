@@ -58,8 +58,8 @@ from unsplit.pairwise.api import (
     fit,
     reporting,
 )
+from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
-from unsplit.pairwise.scores import nothing_held_out
 
 
 class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -334,7 +334,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         graph = neighbour_graph(
             features,
             labels,
-            batch=None if fitted.subclusters.n_batches == 1 else batch,
+            batch=None if fitted.outputs.n_batches == 1 else batch,
             groups=groups,
             n_neighbors=self.n_neighbors,
             metric=self.metric,

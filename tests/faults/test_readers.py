@@ -793,12 +793,12 @@ def read_damaged_folder(ending, n, seed):
 @pytest.mark.filterwarnings("ignore::unsplit.errors.SkippedWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_damaged_tables_and_arrays(ending):
-    read_damaged_table(ending, 20, seed=0)
+    read_damaged_table(ending, 8, seed=0)
 
 
 @pytest.mark.parametrize("ending", IN_FOLDERS)
 def test_damaged_files_in_folders(ending):
-    read_damaged_folder(ending, 20, seed=0)
+    read_damaged_folder(ending, 8, seed=0)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from unsplit.cli.program import INTERRUPTED
 from unsplit.data.memory import memory_errors
 from unsplit.data.saving import MANIFEST
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.progress import Bars, EpochRecord, Reporter, StepRecord, TimeLeft
+from unsplit.networks.training.progress import Bars, EpochRecord, Reporter, StepRecord
 from unsplit.pairwise.api import LESS_DATA
 
 # Every new estimate raises these warnings again.
@@ -52,7 +53,6 @@ class Events(Reporter):
         self._clock = clock
         self._write = write or (lambda line: click.echo(line, err=True))
         self._phase, self._last = "", -PAUSE
-        self._time_left = TimeLeft(clock)
         self._accuracy: float | None = None
         self._said: dict[str, Any] = {}
 
@@ -63,7 +63,7 @@ class Events(Reporter):
     def on_phase(self, name: str) -> None:
         """Say that a phase has started."""
         self._phase, self._last = name, self._clock() - PAUSE
-        self._time_left, self._accuracy, self._said = TimeLeft(self._clock), None, {}
+        self._accuracy, self._said = None, {}
         self.event("started", phase=name)
 
     def on_progress(self, done: int, total: int) -> None:
@@ -71,12 +71,8 @@ class Events(Reporter):
         self._progress(done == total, done=done, total=total)
 
     def on_step(self, step: StepRecord) -> None:
-        """Say how much of the epoch is done, and how many seconds are left."""
-        left = self._time_left.after(step)
-        seconds = None if left is None else [round(value, 1) for value in left]
-        names = ("epoch", "done", "total", "least_epochs", "most_epochs")
-        known = {name: getattr(step, name) for name in names}
-        self._progress(False, **known, seconds_left=seconds)
+        """Say how much of the epoch is done, and how many epochs there will be at least."""
+        self._progress(False, **asdict(step))
 
     def on_resume(self, epochs: int) -> None:
         """Say that training continues after this many epochs."""

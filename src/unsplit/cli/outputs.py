@@ -37,7 +37,6 @@ from unsplit.pairwise.saved_estimates import scores_path
 from unsplit.report.api import PAGE, RESULT, Content, make_page
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source, collect
-from unsplit.report.sections import View, with_borders
 
 DISTANCES, COMPARED, CANDIDATES = "distances.npz", "distances.json", "candidates.csv"
 MERGED, MATRIX = "merged.h5ad", "tvd.npy"
@@ -297,9 +296,7 @@ def write_page(
     """Write the page, and the file that keeps what it shows of the observations."""
     tree, result = merger.tree_, merger.pairwise_
     distances = None if result.is_sparse else result
-    kept = collect(source, distances, merger.neighbours_)
-    if distances is not None:
-        kept = with_borders(kept, View(tree), distances)
+    kept = collect(source, distances)
     kept.save(folder / KEPT)
     content = Content(tree, distances, kept, source.clusters, read.row_ids, about_run(info))
     make_page(content).save(folder / PAGE)

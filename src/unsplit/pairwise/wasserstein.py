@@ -254,7 +254,7 @@ def pairwise_wasserstein(
     check_flag("progress", progress)
     check_seed(random_state)
     from unsplit.data.rows.kinds import numeric_matrix
-    from unsplit.pairwise.folds import require_folds
+    from unsplit.pairwise.heldout_scores import require_folds
     from unsplit.pairwise.lipschitz_maps import bounds
 
     where, values = choose_device(device), numeric_matrix(X)
