@@ -295,7 +295,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if features is not None:
             features = feature_matrix(features, len(labels.clusters))
         k = len(labels.cluster_ids)
-        if batch is None and settings.is_sparse(k, in_groups=groups is not None):
+        if settings.is_sparse(k, batch is not None or groups is not None):
             options.check_sparse()
         else:
             check_memory(k, MATRICES_OF_SCORES)

@@ -130,4 +130,4 @@ def main(context: click.Context) -> None:
 
 
 # Not loaded; click names the one that was meant.
-main.commands = dict.fromkeys(COMMANDS)  # type: ignore[arg-type]
+main.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
