@@ -352,7 +352,9 @@ def test_without_a_column_the_line_to_write_is_named():
         "groupby='my clusters')."
     )
     adata.obs = adata.obs[["mito", "n_genes"]]
-    with pytest.raises(InputError, match=r"no column that looks like a clustering; cluster first"):
+    with pytest.raises(
+        InputError, match=r"adata.obs has no column 'leiden' \(its columns: 'mito', 'n_genes'\)"
+    ):
         unsplit.anndata.merge(adata)
 
 
