@@ -58,20 +58,6 @@ def base_height(tree: MergeTree) -> float:
     return low - 0.04 * ((high - low) or 1.0)
 
 
-def group_name(tree: MergeTree, cluster: int) -> str:
-    """Return the number of a new cluster and what it was made of.
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
-    >>> group_name(tree, 0)
-    '0: 2 clusters, largest 0'
-    """
-    members = np.flatnonzero(tree.groups == cluster)
-    return f"{cluster}: {len(members):,} clusters, largest {short_name(_largest(tree, members))}"
-
-
 def node_name(tree: MergeTree, members: Sequence[int]) -> str:
     """Name an initial cluster, or several by the largest of them, in 24 characters.
 
@@ -85,11 +71,8 @@ def node_name(tree: MergeTree, members: Sequence[int]) -> str:
     if len(members) == 1:
         return tree.name(members[0])
     rest = f" + {len(members) - 1:,} more"
-    return short_name(_largest(tree, np.sort(members)), LONGEST_NAME - len(rest)) + rest
-
-
-def _largest(tree: MergeTree, members: Index) -> str:
-    return tree.name(int(members[np.argmax(tree.sizes[members])]))
+    largest = max(sorted(members), key=lambda member: tree.sizes[member])
+    return short_name(tree.name(largest), LONGEST_NAME - len(rest)) + rest
 
 
 def merged_rows(clusters: Index, n_members: Index) -> Index:
@@ -197,10 +180,11 @@ def write_names(
     most = int(ax.figure.bbox.height * points / (LINE * SMALLEST_GROUP_TEXT))
     look = {"va": "center", "color": INK, "parse_math": False, "fontsize": LARGEST_GROUP_TEXT}
     look["transform"] = ax.get_yaxis_text2_transform(bars + TO_NAMES)[0]
-    texts = {
-        i: ax.text(1, centres[i], group_name(tree, int(groups[i, 0])), **look)
-        for i in np.argsort(-n_members, kind="stable")[:most].tolist()
-    }
+    texts = {}
+    for i in np.argsort(-n_members, kind="stable")[:most].tolist():
+        members = np.flatnonzero(tree.groups == groups[i, 0]).tolist()
+        name = f"{groups[i, 0]}: {node_name(tree, members)}"
+        texts[i] = ax.text(1, centres[i], name, **look)
     ax.figure.figure.draw_without_rendering()  # gives the axes their final size
     for side, size in sizes.items():
         _write_ticks(ax, names, side, size)

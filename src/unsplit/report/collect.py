@@ -389,8 +389,7 @@ def tiles_of_grid(values: NDArray[Any], shape: tuple[int, int]) -> Bytes:
     array([[255,   0],
            [  0, 255]], dtype=uint8)
     """
-    low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
-    share = (values - low) / ((high - low) or 1.0)
+    share = minmax_scale(np.append(values, 0.0))[:-1]  # zero is in the range
     grey = np.round(255 * (1 - share)).astype(np.uint8).reshape(-1, *shape)
     return np.repeat(grey[..., None], 3, axis=3)
 
@@ -415,11 +414,16 @@ def tiles_of_rows(X: Any, index: Index) -> tuple[Bytes, str]:
     return np.stack([draw(one, side) for one in taken]), kind
 
 
-def _image(pixels: Any, side: int) -> Bytes:
+def _resized(channels: Any, shape: tuple[int, int]) -> NDArray[Any]:
+    """A tensor of channels × height × width as an array with another height and width first."""
     from torch.nn.functional import interpolate
 
+    return interpolate(channels[None], shape, mode="area")[0].permute(1, 2, 0).numpy()
+
+
+def _image(pixels: Any, side: int) -> Bytes:
     values = pixels[:3] if len(pixels) >= 3 else pixels[:1].repeat(3, 1, 1)
-    values = interpolate(values[None], (side, side), mode="area")[0].permute(1, 2, 0).numpy()
+    values = _resized(values, (side, side))
     # Bytes are drawn as they are, other numbers from their smallest to their largest.
     if values.min() < 0 or values.max() > 255 or values.max() <= 1:
         values = 255 * minmax_scale(values.ravel()).reshape(values.shape)
@@ -468,13 +472,10 @@ def _sound(sequence: Any, side: int) -> Bytes:
     decibels = 10 * np.log10(power / (power.max() or 1.0) + 1e-12)
     loud = np.clip(1 + decibels / 60, 0.0, 1.0)
     upper = side // 3
+    loud = _resized(sequence.new_tensor(loud)[None], (side - upper, side))
     tile = _waveform(sequence, side)
     tile[:upper] = tile[spread(np.arange(side), upper)]
-    lines, columns = (
-        np.linspace(0, n - 1, m).astype(np.int64)
-        for n, m in zip(loud.shape, (side - upper, side), strict=True)
-    )
-    tile[upper:] = BACKGROUND + loud[np.ix_(lines, columns)][..., None] * (INK - BACKGROUND)
+    tile[upper:] = BACKGROUND + loud * (INK - BACKGROUND)
     return tile
 
 

@@ -338,14 +338,14 @@ def training_words(distances: PairwiseTVD | None) -> str:
     history = None if distances is None else distances.history
     if history is None or not len(history.epoch):
         return ""
-    ends = {}
-    for name in ("loss", "accuracy"):
-        known = getattr(history, name)[np.isfinite(getattr(history, name))]
-        ends[name] = f"{known[0]:.3f} → {known[-1]:.3f}" if len(known) else "unknown"
+    loss, accuracy = (
+        "unknown" if np.isnan(values).any() else f"{values[0]:.3f} → {values[-1]:.3f}"
+        for values in (history.loss, history.accuracy)
+    )
     epochs = ", ".join(str(epoch + 1) for epoch in history.kept_epoch.tolist())
     return (
-        f"{counted(len(history.epoch), 'epoch')}: training loss {ends['loss']}, held-out accuracy "
-        f"{ends['accuracy']}; networks of epoch {epochs} were kept."
+        f"{counted(len(history.epoch), 'epoch')}: training loss {loss}, held-out accuracy "
+        f"{accuracy}; networks of epoch {epochs} were kept."
     )
 
 
