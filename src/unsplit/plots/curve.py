@@ -96,8 +96,8 @@ def _name_merges(ax: Any, n_before: int, tree: MergeTree) -> None:
             sides = members[tree.merges[step].left], members[tree.merges[step].right]
             pair = " with ".join(style.node_name(tree, side) for side in sides)
             lines.append(f"{name}: {pair}")
-    look: dict[str, Any] = {"fontsize": style.LARGEST_TEXT, "color": style.INK, "parse_math": False}
-    ax.set_title("\n".join(lines), loc="left", pad=20, **look)
+    title = ax.set_title("\n".join(lines), loc="left", pad=20, parse_math=False)
+    title.set(fontsize=style.LARGEST_TEXT, color=style.INK)
 
 
 def _set_x_axis(ax: Any, n: int, cut: float) -> None:

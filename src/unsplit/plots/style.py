@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.data.readers.tables import require_module
 from unsplit.errors import InputError, check_type, shown
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.divergences import DIVERGENCES
@@ -96,11 +97,8 @@ def axes_or_new(ax: Any, width: float, height: float) -> Any:
         if not hasattr(ax, "add_collection"):
             raise InputError(f"ax must be matplotlib Axes or None, got {shown(ax)}.")
         return ax
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("figures need matplotlib: pip install unsplit[figures]") from None
-    return Figure(figsize=(width, height), layout="compressed").add_subplot()
+    module = require_module("matplotlib.figure", "drawing a figure", "figures")
+    return module.Figure(figsize=(width, height), layout="compressed").add_subplot()
 
 
 def check_tree(tree: object) -> None:
@@ -148,9 +146,9 @@ def axis_label(statistic: str) -> str:
 
 def clean(ax: Any, *spines: str) -> None:
     """Keep only the named spines, and colour them like the text."""
-    for name, spine in ax.spines.items():
-        spine.set_visible(name in spines)
-        spine.set_color(INK)
+    ax.spines[:].set_visible(False)
+    for name in spines:
+        ax.spines[name].set(visible=True, color=INK)
     ax.tick_params(colors=INK, labelsize=LARGEST_TEXT)
 
 
