@@ -39,7 +39,7 @@ LAYER = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 # many modules lie between.  A package stands for all of its modules.
 WITHOUT_TORCH = [
     "unsplit", "_typing", "errors", "datasets", "devices", "metrics", "plots",
-    "data.labels", "data.memory", "data.saving", "networks.training.progress",
+    "data.labels", "data.saving", "networks.training.progress",
     "pairwise.result", "pairwise.stored_pairs", "pairwise.divergences", "pairwise.statistics",
     "pairwise.groups", "merging", "report",
 ]  # fmt: skip
@@ -48,7 +48,7 @@ WITHOUT_TORCH = [
 SEARCH_WITH_TORCH = {"merging.neighbours.search"}
 
 # Needed for some files, tables and figures only.
-OPTIONAL = {"pandas", "matplotlib", "pyarrow", "h5py", "PIL", "trimesh", "pypcd4", "anndata"}
+OPTIONAL = {"pandas", "matplotlib", "pyarrow", "h5py", "PIL", "trimesh", "anndata"}
 
 
 def short_name(path):

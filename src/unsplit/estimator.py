@@ -20,10 +20,9 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from unsplit._typing import Index, Matrix
 from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
-from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import is_mapped, plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import generator_of, usual_settings
+from unsplit.devices import generator_of, memory_errors, usual_settings
 from unsplit.errors import (
     InputError,
     LabelsWarning,
@@ -295,7 +294,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if features is not None:
             features = feature_matrix(features, len(labels.clusters))
         k = len(labels.cluster_ids)
-        if batch is None and settings.is_sparse(k, in_groups=groups is not None):
+        if settings.is_sparse(k, batch is not None or groups is not None):
             options.check_sparse()
         else:
             check_memory(k, MATRICES_OF_SCORES)

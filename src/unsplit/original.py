@@ -14,7 +14,6 @@ from torch import Tensor
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
-from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import numeric_matrix, observations
 from unsplit.devices import (
@@ -22,6 +21,7 @@ from unsplit.devices import (
     check_seed,
     choose_device,
     generator_of,
+    memory_errors,
     private_randomness,
 )
 from unsplit.errors import InputError, check_choice, check_whole, shown

@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 from unsplit import errors
 from unsplit.cli.program import INTERRUPTED
-from unsplit.data.memory import memory_errors
 from unsplit.data.saving import MANIFEST
+from unsplit.devices import memory_errors
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter, StepRecord
 from unsplit.pairwise.api import LESS_DATA

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial, wraps
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import click
@@ -149,19 +150,17 @@ def one_source(context: Any, parameter: Any, given: tuple[str, ...]) -> str:
 
     Examples
     --------
-    >>> one_source(None, None, ("cells.csv",)), one_source(None, None, ("a.tar", "b.tar"))
-    ('cells.csv', '{a.tar,b.tar}')
+    >>> one_source(None, None, ("cells.csv",))
+    'cells.csv'
     """
     if len(given) == 1:
         return given[0]
-    if not all(name.lower().endswith(".tar") and "," not in name for name in given):
-        raise click.UsageError(
-            f"got {len(given)} files; pass one file or folder, or only .tar files of images."
-        )
-    folder = os.path.dirname(given[0])
-    if folder and sorted(given) == [str(shard) for shard in shards_of(folder)]:
+    folder = os.path.dirname(given[0]) or "."
+    if sorted(map(Path, given)) == shards_of(folder):
         return folder
-    return f"{{{','.join(given)}}}"
+    raise click.UsageError(
+        f"got {len(given)} files; pass one file or folder, or all .tar files of a folder."
+    )
 
 
 def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit.data.labels import refuse_annotated
-from unsplit.data.memory import available_memory, memory_errors, require_memory
-from unsplit.devices import check_seed
+from unsplit.devices import available_memory, check_seed, memory_errors, require_memory
 from unsplit.errors import InputError, option
 from unsplit.merging.decision import NEIGHBOURS, Always, Auto, Rule
 from unsplit.merging.loop import MergeState, agglomerate, assigned_slots

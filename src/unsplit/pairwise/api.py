@@ -24,16 +24,19 @@ from unsplit.data.labels import (
     encode_labels,
     refuse_other_order,
 )
-from unsplit.data.memory import available_memory, free_memory, memory_errors, require_memory
 from unsplit.data.rows.base import Rows, canonical_order, is_mapped
 from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.devices import (
     BLOCK_ELEMENTS,
+    available_memory,
     check_seed,
     choose_device,
     current,
+    free_memory,
     generator_of,
+    memory_errors,
     private_randomness,
+    require_memory,
     usual_settings,
 )
 from unsplit.errors import (

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from unsplit.data.labels import is_gap
-from unsplit.data.memory import available_memory, require_memory
 from unsplit.data.rows.base import (
     Rows,
     as_array,
@@ -28,6 +27,7 @@ from unsplit.data.rows.base import (
 )
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.sequences import Ragged, RaggedRows
+from unsplit.devices import available_memory, require_memory
 from unsplit.errors import InputError, observation, shown
 
 # Types of numbers that need no conversion, so that a mapped array can stay on disk.
