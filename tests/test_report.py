@@ -260,7 +260,7 @@ def test_a_picture_of_the_user_is_drawn(tmp_path, monkeypatch):
     np.save("umap.npy", xy[:9])
     result = merge("--report", "--picture", "umap.npy")
     assert result.exit_code == 2
-    assert "umap.npy: picture must have two finite coordinates for each of the 160" in result.stderr
+    assert "--picture must have two finite coordinates for each of the 160" in result.stderr
     assert "--picture works only with --report" in merge("--picture", "umap.npy").stderr
 
 
