@@ -83,7 +83,9 @@ class Picture {
       const text = String(number);
       const [wide, high] = [0.62 * size * text.length + 5, size + 3];
       const inside = (at, half, most) => Math.min(most - half, Math.max(half, at));
-      const found = [[0, many ? -10 : 0], [0, -high], [0, high], [-wide, 0], [wide, 0]]
+      // Among many small clusters on a phone, a number beside its own would seem to be another's.
+      const beside = many && width < 300 ? [] : [[0, -high], [0, high], [-wide, 0], [wide, 0]];
+      const found = [[0, many ? -10 : 0], ...beside]
         .map(([right, down]) => ({ text, x: inside(x + right, wide / 2, width), y: inside(y + down, high / 2, height), wide, high }))
         .find(free);
       if (found !== undefined) placed.push(found);
