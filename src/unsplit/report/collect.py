@@ -430,10 +430,6 @@ def _image(pixels: Any, side: int) -> Bytes:
     return np.round(values).astype(np.uint8)
 
 
-def _empty_tile(side: int) -> Bytes:
-    return np.full((side, side, 3), BACKGROUND, np.uint8)
-
-
 def _cloud(points: Any, side: int) -> Bytes:
     """A cloud seen from the front and a little from above; near points are darker."""
     xyz = points.numpy()[:, :3].astype(np.float64)
@@ -442,7 +438,7 @@ def _cloud(points: Any, side: int) -> Bytes:
     x, depth, y = turned[np.argsort(-turned[:, 1])].T  # far points first, which near ones cover
     reach = 1.05 * max(float(np.abs([x, y]).max()), 1e-12)
     places = ((np.stack([-y, x]) / reach + 1) / 2 * (side - 1)).round().astype(np.int64)
-    tile = _empty_tile(side)
+    tile = np.full((side, side, 3), BACKGROUND, np.uint8)
     tile[*places] = INK + 0.6 * minmax_scale(depth)[:, None] * (BACKGROUND - INK)
     return tile
 
@@ -451,7 +447,7 @@ def _waveform(sequence: Any, side: int) -> Bytes:
     """Each channel as a band, from its smallest to its largest value in every column."""
     values = sequence.numpy()
     channels = values[:-1][:4, values[-1] > 0]  # the last channel says where there are values
-    tile = _empty_tile(side)
+    tile = np.full((side, side, 3), BACKGROUND, np.uint8)
     height, starts = side // len(channels), np.arange(side) * channels.shape[1] // side
     lines = np.arange(height)[::-1, None]
     for band, channel in enumerate(channels):
