@@ -445,10 +445,9 @@ def test_ctrl_c_in_training_says_what_is_kept(monkeypatch):
         patch.setattr(Checkpoint, "save", save_and_stop)
         result = command(*typed)
     assert result.exit_code == 130
-    line = " ".join(["unsplit", *typed])
     assert result.stderr == (
-        "unsplit: interrupted while training; out.checkpoint keeps what was done so far, and out "
-        f"was not made; to go on: {line}\n"
+        "unsplit: interrupted while training; out.checkpoint keeps what was done so far (the "
+        "same command goes on from there), and out was not made\n"
     )
     seed = Checkpoint("out.checkpoint").seed()
     told = command(*typed, "--json")

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.any_data_cases import CPU, Items, clouds, images, ragged
+from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import observations, vector_rows
 from unsplit.datasets import gaussians
 from unsplit.errors import InputError
@@ -16,8 +17,7 @@ from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network, recipe_for
 from unsplit.networks.training.group import Fold, Group, can_be_stacked
 from unsplit.networks.training.loop import TrainConfig, Training
-from unsplit.pairwise.folds import crossfit_folds
-from unsplit.pairwise.heldout_scores import heldout_scores
+from unsplit.pairwise.heldout_scores import crossfit_folds, heldout_scores
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
 
@@ -161,7 +161,7 @@ def test_alone_and_stacked_learn_the_same():
         networks = networks_of("mlp", rows, folds)
         config = replace(RECIPES["mlp"].training, batch_folds=stacked, epochs=1)
         rng = np.random.default_rng(0)
-        scores, _ = heldout_scores(networks, rows, y.numpy(), folds, config, rng)
+        scores, _ = heldout_scores(networks, rows, Parts.cut(y.numpy()), folds, config, rng)
         found[stacked] = scores.dense()
     assert np.abs(found[True] - found[False]).max() < 1e-3 * found[True].std()
 
@@ -236,6 +236,6 @@ def test_a_score_that_is_no_number_is_no_miss(n):
 
     networks = [Network(Gap(), ScoreHead(2, 3)) for _ in range(n)]
     group = Group(networks, folds[:n], 1e-3, 0.0)
-    message = f"NaN or infinity for observation {row}; check this row of X, or your own network"
+    message = f"NaN or infinity for observation {row} of X; check it, or your own network"
     with pytest.raises(InputError, match=message):
         group.validation_accuracy(rows, y)

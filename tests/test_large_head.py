@@ -17,7 +17,7 @@ from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module
 from unsplit.networks.training.group import Group, LargeHeadAdamW, validation_part
 from unsplit.networks.training.loop import Training, epoch_minibatches, used_decay
-from unsplit.pairwise.folds import holdout_fold
+from unsplit.pairwise.heldout_scores import holdout_fold
 
 CPU = torch.device("cpu")
 

@@ -5,8 +5,8 @@ from scipy.cluster.hierarchy import leaves_list
 from tests.plot_cases import random_matrix, random_tree
 from unsplit import plots
 from unsplit.errors import InputError
+from unsplit.pairwise.divergences import ScoreCounts
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import ScoreCounts
 from unsplit.plots.matrix import matrix_of
 
 

@@ -287,8 +287,8 @@ def test_a_killed_process_ends_all_and_another_number_of_them_goes_on(victim):
     assert others == [2, 2]
     sentence = (
         "unsplit: one of the 3 processes of this run has ended or was stopped, and the others "
-        "cannot go on without it; out.checkpoint keeps what was done so far, and the same command "
-        "goes on from there, with any number of processes.\n"
+        "cannot go on without it; out.checkpoint keeps what was done so far (the same command "
+        "goes on from there).\n"
     )
     told = [said("killed", rank) for rank in range(3)]
     assert sentence in told

@@ -11,7 +11,7 @@ from unsplit.networks.training.loop import (
     balanced_draws,
     epoch_minibatches,
 )
-from unsplit.pairwise.folds import (
+from unsplit.pairwise.heldout_scores import (
     FEW_CLUSTERS,
     LARGE,
     MANY,

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import VectorRows, vector_rows
 from unsplit.datasets import gaussians
 from unsplit.networks.network import Network, ScoreHead
@@ -19,8 +20,12 @@ from unsplit.networks.training.loop import (
     mean_of_others,
     own,
 )
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold, validated_inside
-from unsplit.pairwise.heldout_scores import heldout_scores
+from unsplit.pairwise.heldout_scores import (
+    crossfit_folds,
+    heldout_scores,
+    holdout_fold,
+    validated_inside,
+)
 
 CPU = torch.device("cpu")
 
@@ -41,7 +46,7 @@ def fit(batch_folds, seed=0, epochs=MAX_EPOCHS):
     networks = networks_for(rows, folds)
     config = TrainConfig(batch_folds=batch_folds, epochs=epochs)
     rng = np.random.default_rng(seed)
-    return heldout_scores(networks, rows, y, folds, config, rng)
+    return heldout_scores(networks, rows, Parts.cut(y), folds, config, rng)
 
 
 def test_stopping_judges_a_fold_by_the_other_folds():
@@ -195,7 +200,7 @@ def test_unequal_clusters_are_balanced():
     rows = vector_rows(X, CPU)
     folds = crossfit_folds(y, 5, rng)
     networks = networks_for(rows, folds, k=2)
-    scores, _ = heldout_scores(networks, rows, y, folds, TrainConfig(), rng)
+    scores, _ = heldout_scores(networks, rows, Parts.cut(y), folds, TrainConfig(), rng)
     dense = scores.dense()
     predicted_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 1].mean()
     hit_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 0].mean()

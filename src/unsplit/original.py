@@ -14,7 +14,6 @@ from torch import Tensor
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
-from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import numeric_matrix, observations
 from unsplit.devices import (
@@ -22,6 +21,7 @@ from unsplit.devices import (
     check_seed,
     choose_device,
     generator_of,
+    memory_errors,
     private_randomness,
 )
 from unsplit.errors import InputError, check_choice, check_whole, shown
@@ -55,9 +55,8 @@ from unsplit.networks.training.loop import (
     balanced_draws,
     draws_in_epoch,
 )
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, kind_for
-from unsplit.pairwise.scores import nothing_held_out
+from unsplit.pairwise.divergences import nothing_held_out
 
 # Distances between the groups of the initial clusters, numbered from 0.
 Estimate = Callable[[Index], Matrix]
@@ -71,7 +70,6 @@ CHUNK_MIB = 64
 SCORED_AT_ONCE = 256
 
 
-@refuses_old_options
 def paper(
     X: Any,
     labels: ArrayLike,

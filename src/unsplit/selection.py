@@ -40,10 +40,9 @@ from unsplit.networks.registry import (
 )
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import EpochRecord
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, check_progress, fit, is_share
+from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
-from unsplit.pairwise.scores import nothing_held_out
 
 __all__ = ["Candidate", "Selection", "Trial", "select"]
 
@@ -290,7 +289,6 @@ class Selection:
         return "\n".join(lines)
 
 
-@refuses_old_options
 def select(
     X: Any,
     labels: ArrayLike,
@@ -373,7 +371,9 @@ def select(
     with tqdm(desc="selecting", unit=" epochs", disable=progress is not True) as bar:
         for name, given in named(tried):
             candidate = given
-            if not recipe_of(given.backbone).fitted_once:  # the settings of networks suit no classifier
+            if not recipe_of(
+                given.backbone
+            ).fitted_once:  # the settings of networks suit no classifier
                 candidate = replace(given, training=given.training.over(for_all))
 
             def on_epoch(record: EpochRecord, name: str = name) -> None:

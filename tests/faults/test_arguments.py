@@ -184,12 +184,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "PairwiseTVD.confidence_interval": (TVD.confidence_interval, {}, {}),
     "PairwiseTVD.table": (TVD.table, {}, {}),
     "PairwiseTVD.to_frame": (TVD.to_frame, {}, {}),
-    "PairwiseTVD.divergence_of": (
-        SPARSE.divergence_of,
-        {"name": "lecam", "left": [0], "right": [1]},
-        {},
-    ),
-    "PairwiseTVD.p_value_of": (SPARSE.p_value_of, {"left": [0], "right": [1]}, {}),
     "PairwiseWasserstein.save": (WASSERSTEIN.save, {"path": "new.npz"}, PATH),
     "PairwiseWasserstein.load": (PairwiseWasserstein.load, {"path": "w1.npz"}, {}),
     "datasets.gaussians": (
@@ -292,7 +286,6 @@ WITHIN = {
     "TrainConfig.over",
     "History.of",
     "ClusterMerger.set_fit_request",
-    "ClusterMerger.fit_predict",  # it calls fit
     "Reporter",
     *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }

@@ -95,7 +95,7 @@ def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) 
         left, right = (side.astype(np.int64) for side in graph.edges_between().tocoo().coords)
         keys = np.union1d(keys, (left * k + right)[left < right])
     left, right = np.divmod(keys, k)
-    distances = result.divergence_of(statistic, left, right)
+    distances = result.divergence(statistic)[left, right]
     return LinkedPairs(k, left, right, distances, statistic)
 
 

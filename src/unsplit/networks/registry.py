@@ -17,7 +17,7 @@ from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows
 from unsplit.data.rows.sequences import RaggedRows
 from unsplit.devices import current
-from unsplit.errors import InputError, shown
+from unsplit.errors import InputError, option, shown
 from unsplit.networks import augmentation, backbones
 from unsplit.networks.backbones.classifiers import Classifier, ClassifierNetwork
 from unsplit.networks.backbones.images import without_classifier
@@ -101,7 +101,8 @@ def _resnet1d(rows: Rows, train: Index) -> nn.Module:
 def _single_layer(rows: Rows, train: Index) -> nn.Module:
     if isinstance(rows, RaggedRows):
         raise InputError(
-            'backbone "single-layer" cannot read sequences of different lengths; use "resnet1d".'
+            f'{option("backbone")} "single-layer" cannot read sequences of different lengths; use '
+            '"resnet1d".'
         )
     return backbones.SingleLayer(rows.shape)
 
@@ -109,8 +110,8 @@ def _single_layer(rows: Rows, train: Index) -> nn.Module:
 def _logmel(rows: Rows, train: Index) -> nn.Module:
     if rows.rate is None:
         raise InputError(
-            'backbone "logmel" needs to know the number of samples per second; read the sound with '
-            'unsplit.read, or use "resnet1d".'
+            f'{option("backbone")} "logmel" needs to know the number of samples per second; read '
+            'the sound with unsplit.read, or use "resnet1d".'
         )
     return backbones.AudioNet(rows.rate)
 
@@ -220,8 +221,8 @@ def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
         return RECIPES[default_name(rows)]
     if recipe.kind not in (None, rows.kind):
         raise InputError(
-            f'backbone "{recipe.name}" is for {recipe.kind}, but X holds {rows.kind}; use '
-            f'"{default_name(rows)}".'
+            f'{option("backbone")} "{recipe.name}" is for {recipe.kind}, but X holds {rows.kind}; '
+            f'use "{default_name(rows)}".'
         )
     small = recipe.of_user and rows.kind == "vectors"
     return replace(recipe, training=USUAL) if small else recipe

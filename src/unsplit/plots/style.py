@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from unsplit._typing import Index
 from unsplit.errors import InputError, check_type, shown
 from unsplit.merging.tree import MergeTree
-from unsplit.pairwise.scores import DIVERGENCES
+from unsplit.pairwise.divergences import DIVERGENCES
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ INK = "#333333"
 ENDS = "0 = same, 1 = never confused"
 
 # Axis labels of the statistics that rank pairs.
-AXIS_LABELS = {name: f"{words}: {ENDS}" for name, words in DIVERGENCES.items()} | {
+AXIS_LABELS = {name: f"{one.caption}: {ENDS}" for name, one in DIVERGENCES.items()} | {
     "tv": f"total variation distance (TVD): {ENDS}",
     "lecam": f"Le Cam distance (soft accuracy): {ENDS}",
     "auc": f"2 · AUC − 1: {ENDS}",

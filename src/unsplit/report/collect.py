@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from unsplit._typing import Index
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
-from unsplit.errors import InputError
+from unsplit.errors import InputError, option
 from unsplit.pairwise.result import PairwiseTVD
 
 Floats = NDArray[np.float64]
@@ -328,8 +328,8 @@ def checked_picture(picture: Any, n: int) -> Floats:
     xy = np.asarray(picture, np.float64)
     if xy.shape != (n, 2) or not np.isfinite(xy).all():
         raise InputError(
-            f"picture must have two finite coordinates for each of the {n} observations, got "
-            f"shape {xy.shape}; pass an array of shape ({n}, 2)."
+            f"{option('picture')} must have two finite coordinates for each of the {n} "
+            f"observations, got shape {xy.shape}; pass an array of shape ({n}, 2)."
         )
     return xy
 

@@ -15,14 +15,16 @@ from unsplit.data.array_files import checksum
 from unsplit.merging.decision import MUST_LINK, UNCLEAR
 from unsplit.merging.review import Merge, Row, members_of_nodes
 from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.divergences import DIVERGENCES
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import DIVERGENCES
 from unsplit.plots.style import AXIS_LABELS, base_height, counted
 from unsplit.report.collect import Kept, png, sheet, spread
 
 # More leaves than this can neither be drawn nor read on one page.
 MOST_LEAVES = 500
-RANKED_BY = DIVERGENCES | {"distance": "the distances that were passed"}
+RANKED_BY = {name: one.caption for name, one in DIVERGENCES.items()} | {
+    "distance": "the distances that were passed"
+}
 # Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
 CUT_OUT_OF_FEATURES = (
     "The clusters seem to be cut out of the same features, as k-means and Leiden do; then every "

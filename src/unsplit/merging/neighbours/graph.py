@@ -27,8 +27,7 @@ from unsplit.data.labels import (
     label_array,
     refuse_other_order,
 )
-from unsplit.data.memory import available_memory, memory_errors, require_memory
-from unsplit.devices import choose_device
+from unsplit.devices import available_memory, choose_device, memory_errors, require_memory
 from unsplit.errors import check_choice, check_flag, check_whole
 from unsplit.merging import limits
 from unsplit.pairwise.groups import separate_groups

@@ -520,7 +520,7 @@ def _preferred(
     np.add.at(shared, (scores.clusters[index], own), 1)
     merged = np.where(shared.any(axis=1), shared.argmax(axis=1), -1)
     is_member = (merged[:, None] == np.arange(k)).astype(np.float64)
-    sizes = scores.subcluster_sizes(distances.sizes)
+    sizes = scores.sizes_in_batches(distances.sizes)
     best, of_best, of_own = np.zeros_like(own), np.zeros(len(own)), np.zeros(len(own))
     n_parts = -(-len(own) * scores.n_clusters // MOST_PROBABILITIES)
     for some in np.array_split(np.argsort(index), n_parts):  # scores are in order of their strata

@@ -25,7 +25,6 @@ from unsplit.errors import (
     InputError,
     check_path,
     is_whole,
-    refuse_other_run,
     warn,
 )
 
@@ -138,7 +137,13 @@ class Checkpoint:
                 f"{self.path} cannot be seen by all processes; choose a folder that all share."
             )
         content, arrays = load_arrays(self.path, FORMAT, self.advice)
-        refuse_other_run(self.path, content["identity"], self.identity, self.advice)
+        found = content["identity"]
+        differ = [name for name in self.identity if found.get(name) != self.identity[name]]
+        if differ:
+            raise InputError(
+                f"{self.path} belongs to a run with different {' and '.join(differ)}; repeat that "
+                f"run to continue it, or {self.advice}."
+            )
         return _unpacked(content["training"], arrays)
 
     @contextmanager

@@ -17,9 +17,8 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.optim.adamw import adamw
 
 from unsplit._typing import Index
-from unsplit.data.memory import is_out_of_memory
 from unsplit.data.rows.base import Rows
-from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
+from unsplit.devices import BLOCK_ELEMENTS, is_out_of_memory, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning, warn
 from unsplit.networks.chunked import chunked_loss, mean_hits, move_rows_plainly
 from unsplit.networks.chunked_kernel import move_rows, usable

@@ -90,7 +90,7 @@ def _leave(error: BaseException, ranks: Ranks, screen: Any, kept: Callable[[], s
     if is_lost(error):
         error = InputError(
             f"one of the {ranks.size} processes of this run has ended or was stopped, and the "
-            f"others cannot go on without it; {kept()}"
+            f"others cannot go on without it; {kept()}."
         )
     if not isinstance(error, (ValueError, OSError)) and not hasattr(error, "exit_code"):
         raise error
