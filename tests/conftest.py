@@ -1,9 +1,10 @@
 """Fixtures of many tests: a folder of their own."""
 
+from importlib import import_module
+
 import pytest
 
 from tests.cli_cases import write_data
-from unsplit.merging import remerge
 
 
 @pytest.fixture
@@ -16,8 +17,11 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True, scope="module")
 def few_remerges():
     """Merge again three times instead of twenty; files that look at stability have their own."""
+    place = import_module("unsplit.merging.api")
+    if not hasattr(place, "N_REMERGES"):
+        place = import_module("unsplit.merging.remerge")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remerge, "N_REMERGES", 3)
+        patch.setattr(place, "N_REMERGES", 3)
         yield
 
 
