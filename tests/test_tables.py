@@ -135,7 +135,8 @@ def test_another_clustering_and_a_counter_are_warned_of(wines):
     frame.to_csv("wines.csv", index=False)
     with pytest.warns(FeatureWarning) as told:
         library.read("wines.csv", "cluster")
-    assert [str(warning.message) for warning in told] == [
+    sentences = [str(warning.message) for warning in told]
+    assert sentences == [
         "column 'louvain' of wines.csv has one value in each cluster and is used as a feature; if "
         "it is not a measurement, leave it out with drop=['louvain'].",
         "column 'number' of wines.csv counts the rows and is used as a feature; if it is not a "
