@@ -193,6 +193,13 @@ def test_overlap_is_a_mean_within_batches(ragged):
     np.testing.assert_allclose(result.divergence("overlap"), expected, atol=1e-5)
 
 
+def test_a_cluster_has_no_share_in_a_batch_without_it(ragged):
+    scores = ragged[0].scores
+    absent = scores.subclusters[scores.batches] == 0
+    assert absent.any()
+    np.testing.assert_array_equal(np.isneginf(scores.dense()), absent)
+
+
 def test_rank_sums_never_compare_batches(ragged):
     result, _, _ = ragged
     U = rank_sums(result.scores)

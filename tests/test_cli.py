@@ -41,6 +41,11 @@ SETTINGS = {"cv": 2, "training": library.TrainConfig(epochs=3), "device": "cpu"}
 pytestmark = pytest.mark.usefixtures("folder_with_data")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def few_remerges():
+    """Merge again as often as users do."""
+
+
 @pytest.fixture(scope="module")
 def expected():
     """What the library gives for data.csv."""

@@ -21,6 +21,11 @@ from unsplit.errors import FeatureWarning, InputError, SkippedWarning
 MEASURED = [name.replace("/", "_") for name in load_wine().feature_names]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def few_remerges():
+    """Merge again as often as users do."""
+
+
 @pytest.fixture(scope="module")
 def wines():
     """The wines of scikit-learn with a bottle number, a region, a year and a clustering."""
