@@ -31,7 +31,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows
 from unsplit.data.rows.sequences import RaggedRows
-from unsplit.devices import current, own_generators
+from unsplit.devices import current, own_generators, undisturbed
 from unsplit.errors import (
     InputError,
     check_choice,
@@ -651,7 +651,8 @@ class Training:
             self.reporter.on_resume(len(self.records))
         while not self.finished:
             record = self.epoch()
-            self.reporter.on_epoch(record)
+            with undisturbed():
+                self.reporter.on_epoch(record)
             if self.checkpoint is not None and self.checkpoint.due(self.finished):
                 self.checkpoint.save(self.state())
         for group in self.groups:
@@ -690,7 +691,8 @@ class Training:
         total, least = n_steps * len(self.groups), self._least_epochs(n_steps)
 
         def on_step(done: int) -> None:
-            reporter.on_step(StepRecord(epoch, place * n_steps + done, total, least))
+            with undisturbed():
+                reporter.on_step(StepRecord(epoch, place * n_steps + done, total, least))
 
         return on_step
 
