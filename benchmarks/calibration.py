@@ -33,7 +33,7 @@ from benchmarks.peers.overclusterings import OVERCLUSTERINGS
 from benchmarks.peers.problems.families import CHOSEN_ON, FAMILIES, HALVES, family_of, half_of
 from unsplit import ClusterMerger, MergeTree
 from unsplit.merging.decision import DIFFERENT, UNCLEAR, WORDS
-from unsplit.merging.review import members_of_nodes
+from unsplit.merging.tree import members_of_nodes
 
 RESULTS = Path(__file__).parent / "results" / "calibration.jsonl.gz"
 TRIAL = ("problem", "seed", "overclustering", "factor")

@@ -11,12 +11,17 @@ from sklearn.datasets import load_digits
 
 from benchmarks import markdown
 from unsplit.data.labels import Parts
-from unsplit.data.rows.kinds import VectorRows, vector_rows
+from unsplit.data.rows.base import Rows
+from unsplit.data.rows.kinds import observations
 from unsplit.devices import private_randomness
 from unsplit.networks.network import Network
-from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.loop import (
+    MAX_EPOCHS,
+    RECIPES,
+    TrainConfig,
+    build_network,
+)
 from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import HeldoutScores
@@ -45,7 +50,7 @@ def as_options(**settings: Any) -> dict[str, Any]:
 class Run:
     """A low-level estimate, with its networks."""
 
-    rows: VectorRows
+    rows: Rows
     networks: list[Network]
     scores: HeldoutScores
     history: History
@@ -61,7 +66,7 @@ def run(
     epochs: int = MAX_EPOCHS,
 ) -> Run:
     """Train on given folds: what `pairwise_tvd` does after choosing them."""
-    rows = vector_rows(X, device)
+    rows = observations(X, device)
     with private_randomness(seed):
         k = int(clusters.max()) + 1
         networks = [build_network(rows, fold, RECIPES["mlp"], k, "softmax") for fold in folds]

@@ -73,14 +73,13 @@ def parquet(path: Path, **options: Any) -> None:
     frame().to_parquet(path, **options)
 
 
-def arrow(path: Path, compression: str | None, stream: bool) -> None:
-    """Write an Arrow file or stream."""
+def arrow(path: Path, compression: str | None) -> None:
+    """Write an Arrow file."""
     import pyarrow as pa
 
     table = pa.Table.from_pandas(frame())
     options = pa.ipc.IpcWriteOptions(compression=compression)
-    new = pa.ipc.new_stream if stream else pa.ipc.new_file
-    with new(str(path), table.schema, options=options) as writer:
+    with pa.ipc.new_file(str(path), table.schema, options=options) as writer:
         writer.write_table(table, max_chunksize=15)
 
 
@@ -104,11 +103,10 @@ WAYS: dict[str, list[Callable[[Path], None]]] = {
         ),
     ],
     "feather": [
-        lambda path: arrow(path, None, False),
-        lambda path: arrow(path, "lz4", False),
-        lambda path: arrow(path, "zstd", False),
+        lambda path: arrow(path, None),
+        lambda path: arrow(path, "lz4"),
+        lambda path: arrow(path, "zstd"),
     ],
-    "arrow": [lambda path: arrow(path, None, True), lambda path: arrow(path, "lz4", True)],
 }
 
 

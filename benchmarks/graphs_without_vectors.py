@@ -30,7 +30,7 @@ from unsplit.data.rows.sequences import Ragged
 from unsplit.devices import choose_device
 from unsplit.merging.api import merge_with
 from unsplit.merging.neighbours.graph import NeighbourGraph, connect, graph_of_scores
-from unsplit.merging.options import MergeOptions
+from unsplit.merging.plan import MergeOptions
 from unsplit.pairwise.api import Settings, fit
 
 CATEGORIES = 10

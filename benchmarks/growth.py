@@ -29,13 +29,21 @@ from benchmarks.class_means import SPREAD, Near, estimate_by_means
 from benchmarks.growth_page import print_slopes, write_page
 from benchmarks.many_clusters import groups_in_clusters
 from benchmarks.peak_memory import PeakMemory
-from unsplit.data.rows.kinds import vector_rows
+from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device, private_randomness
 from unsplit.networks.chunked import blocks_for
 from unsplit.networks.network import MLP
-from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold, Group
-from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, used_decay
+from unsplit.networks.training.group import (
+    Fold,
+    Group,
+    epoch_minibatches,
+)
+from unsplit.networks.training.loop import (
+    RECIPES,
+    TrainConfig,
+    build_network,
+    used_decay,
+)
 from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.stored_pairs import count_confusions
 
@@ -78,7 +86,7 @@ def training_step(k: int, batch: int, device: torch.device, recorded: bool = Tru
     n = max(k, batch)
     X = np.random.default_rng(0).standard_normal((n, DIMENSIONS), np.float32)
     clusters, everything = np.arange(n) % k, np.arange(n)
-    rows, fold = vector_rows(X, device), Fold(everything, everything[:0], everything[:0])
+    rows, fold = observations(X, device), Fold(everything, everything[:0], everything[:0])
     recipe = RECIPES["mlp"]
     config = TrainConfig(batch_size=batch).over(recipe.training)
     with private_randomness(0):

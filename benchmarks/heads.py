@@ -12,13 +12,21 @@ import numpy as np
 import torch
 
 from benchmarks.common import print_table, split_digits
-from unsplit.data.rows.kinds import vector_rows
+from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
 from unsplit.networks.network import Network, PairMatrixHead, ScoreHead
-from unsplit.networks.registry import RECIPES, build_network
-from unsplit.networks.training.group import Fold, Group
-from unsplit.networks.training.loop import TrainConfig, Training, epoch_minibatches
+from unsplit.networks.training.group import (
+    Fold,
+    Group,
+    epoch_minibatches,
+)
+from unsplit.networks.training.loop import (
+    RECIPES,
+    TrainConfig,
+    Training,
+    build_network,
+)
 from unsplit.pairwise.heldout_scores import holdout_fold
 
 WIDTH = 256
@@ -30,7 +38,7 @@ def step_cost(make: Head, k: int, device: torch.device) -> tuple[float, float, i
     """Milliseconds a step, peak MiB (CUDA; else what Adam must hold), parameters of the head."""
     rng = np.random.default_rng(0)
     X, clusters = rng.standard_normal((4096, 64)), np.arange(4096) % k
-    rows = vector_rows(X, device)
+    rows = observations(X, device)
     everything = np.arange(len(X))
     fold = Fold(everything, everything, everything)
     base = build_network(rows, fold, RECIPES["mlp"], k, "pairwise")
@@ -73,7 +81,7 @@ def compare_quality(device: torch.device) -> None:
     for size, noise in ((50, 0.0), (50, 0.3), (20, 0.0), (20, 0.3)):
         X, clusters, digit = split_digits(size, noise, 0)
         k, majority = int(clusters.max()) + 1, majority_categories(clusters, digit)
-        rows = vector_rows(X, device)
+        rows = observations(X, device)
         for name, make in HEADS.items():
             fold = holdout_fold(clusters, 0.2, np.random.default_rng(0))
             with torch.random.fork_rng():

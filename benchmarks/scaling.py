@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.common import print_table
 from unsplit import ClusterMerger
-from unsplit.data.feature_checks import dominant
+from unsplit.data.rows.kinds import dominant
 from unsplit.errors import FeatureWarning
 
 

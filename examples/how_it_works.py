@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
 import unsplit
-from unsplit.merging.evidence import Mixtures
+from unsplit.merging.pairs import Mixtures
 from unsplit.plots.style import COLOURS, INK
 
 Points = NDArray[np.float64]

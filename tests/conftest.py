@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cli_cases import write_data
-from unsplit.merging import remerge
+from unsplit.merging import api
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def folder(tmp_path, monkeypatch):
 def few_remerges():
     """Merge again three times instead of twenty; files that look at stability have their own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remerge, "N_REMERGES", 3)
+        patch.setattr(api, "N_REMERGES", 3)
         yield
 
 

@@ -7,6 +7,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from tests import reference
+from unsplit.merging.decision import Merge
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import Connections, connect
 from unsplit.networks.training.progress import History
@@ -136,3 +137,12 @@ def same_merges(tree, other):
     """Whether two trees agree in every merge, NaN being equal to NaN."""
     found = [[replace(m, edges=float(m.edges)) for m in t.merges] for t in (tree, other)]
     return repr(found[0]) == repr(found[1])
+
+
+def known_pair(low, high, p_adjusted, strength=np.nan, smaller=1000, tvd=np.nan, **more):
+    """A pair of which only this is known."""
+    unknown = dict.fromkeys(("edges", "times_chance", "neck", "limit", "height"), np.nan) | more
+    sizes = {"size_left": smaller, "size_right": smaller}
+    found = {"low": low, "high": high, "p_adjusted": p_adjusted, "strength": strength}
+    told = {"left": 0, "right": 1, "stage": "rule", "reason": "closest", "note": ""}
+    return Merge(statistic=tvd, tvd=tvd, **unknown, **sizes, **found, **told)

@@ -6,8 +6,7 @@ import scipy.cluster.hierarchy as sch
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from unsplit.merging.decision import BY_RULE, CLOSEST, USERS_RULE, Ending
-from unsplit.merging.review import Merge
+from unsplit.merging.decision import BY_RULE, CLOSEST, USERS_RULE, Ending, Merge
 from unsplit.merging.tree import MergeTree
 
 # Else merely comparing rcParams would choose a backend and change them.

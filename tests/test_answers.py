@@ -7,12 +7,12 @@ import pytest
 
 import unsplit
 from tests.checks import exactly
-from unsplit.merging.answers import FORMAT, read_answers
+from unsplit.merging.saved_merges import ANSWERS, read_answers
 
 LINE = np.abs(np.subtract.outer([0.0, 0.1, 0.5, 0.6, 1.0], [0.0, 0.1, 0.5, 0.6, 1.0]))
 
 
-def content(*answers, kind=FORMAT):
+def content(*answers, kind=ANSWERS):
     entries = [{"answer": a, "left": left, "right": right} for a, left, right in answers]
     return {"format": kind, "result": "0" * 16, "answers": entries}
 
@@ -84,7 +84,7 @@ def test_a_contradiction_is_named():
         ("[]", "does not hold answers from a review"),
         ('{"format": "unsplit.MergeTree/4"}', "does not hold answers from a review"),
         ('{"format": "unsplit.constraints/9"}', "its format is 'unsplit.constraints/9' instead of"),
-        (json.dumps({"format": FORMAT}), "must hold a list of answers"),
+        (json.dumps({"format": ANSWERS}), "must hold a list of answers"),
         (json.dumps(content(("maybe", ["1"], ["2"]))), "answer 1 must have"),
         (json.dumps(content(("same", ["1"], []))), "answer 1 must have"),
         (json.dumps(content(("same", "1", ["2"]))), "answer 1 must have"),

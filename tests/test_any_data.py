@@ -266,7 +266,7 @@ BAD = {
     ),
     "clouds with gaps": (
         lambda: (np.where(three_clouds() > 5, np.nan, three_clouds()), LABELS, {}),
-        "observation 20 of X has values that are NaN, infinite or beyond single precision; remove "
+        "observation 20 of X has values that are NaN, infinite or larger than 1e+30; remove "
         "such observations or fill in the values first.",
     ),
     "a loss that explodes": (

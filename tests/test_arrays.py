@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays as numpy_arrays
 
 from tests.checks import exactly
 from unsplit.data.rows import base
-from unsplit.data.rows.kinds import vector_rows
+from unsplit.data.rows.kinds import VectorRows, numeric_matrix
 from unsplit.errors import InputError
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
@@ -21,6 +21,10 @@ small_tables = numpy_arrays(
     # Many zeros of both signs.
     elements=st.one_of(st.sampled_from([0.0, -0.0, 1.0]), st.floats(-1e6, 1e6)),
 )
+
+
+def vector_rows(X, device):
+    return VectorRows(numeric_matrix(X), device)
 
 
 def some_zeros(n=40, d=6, seed=0):
@@ -238,12 +242,10 @@ def test_the_input_is_left_as_it_was():
 
 @pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_nan_and_infinite_values_are_counted(wrap, dtype):
-    X = np.array([[1.0, np.nan], [np.inf, -np.inf], [0.0, 2.0]], dtype)
-    sentence = (
-        "X has 3 values that are NaN or infinite; remove those rows or fill in the values first."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+def test_nan_and_infinite_values_are_refused(wrap, dtype):
+    X = np.array([[0.0, 2.0], [1.0, np.nan], [np.inf, -np.inf]], dtype)
+    which = "observation 1 of X" if wrap is np.asarray else "X"
+    with pytest.raises(InputError, match=f"^{which} has values that are NaN, infinite or larger"):
         vector_rows(wrap(X), CPU)
 
 
@@ -281,11 +283,7 @@ def test_values_that_are_no_numbers_are_refused_with_their_place(X, where):
 
 @pytest.mark.parametrize("wrap", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
 def test_values_beyond_single_precision_are_refused(wrap):
-    sentence = (
-        "X has values as large as 3e+200 (observation 0 of X, feature 1), beyond what single "
-        "precision holds; rescale the features first."
-    )
-    with pytest.raises(InputError, match=exactly(sentence)):
+    with pytest.raises(InputError, match=r"infinite or larger than 1e\+30; "):
         vector_rows(wrap(np.array([[1.0, -3e200], [0.0, 1.0]])), CPU)
 
 

@@ -190,7 +190,8 @@ def test_energy_of_the_same_distribution_shrinks_with_size():
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_nan_is_refused(distance):
     sentence = (
-        "X has 1 values that are NaN or infinite; remove those rows or fill in the values first."
+        "observation 1 of X has values that are NaN, infinite or larger than 1e+30; remove such "
+        "observations or fill in the values first."
     )
     with pytest.raises(InputError, match="^" + re.escape(sentence) + "$"):
         distance([[0.0], [np.nan]], [0, 1])

@@ -16,7 +16,7 @@ from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from unsplit import ClusterMerger, InputError, PairwiseTVD, TrainConfig, merge, pairwise_tvd, read
 from unsplit.data.labels import Parts
 from unsplit.errors import BatchWarning, PartitionWarning
-from unsplit.merging.evidence import Columns, Mixtures
+from unsplit.merging.pairs import Mixtures
 from unsplit.pairwise import divergences
 from unsplit.pairwise.divergences import DIVERGENCES, rank_sums
 from unsplit.pairwise.statistics import (
@@ -193,6 +193,13 @@ def test_overlap_is_a_mean_within_batches(ragged):
     np.testing.assert_allclose(result.divergence("overlap"), expected, atol=1e-5)
 
 
+def test_a_cluster_has_no_share_in_a_batch_without_it(ragged):
+    scores = ragged[0].scores
+    absent = scores.subclusters[scores.batches] == 0
+    assert absent.any()
+    np.testing.assert_array_equal(np.isneginf(scores.dense()), absent)
+
+
 def test_rank_sums_never_compare_batches(ragged):
     result, _, _ = ragged
     U = rank_sums(result.scores)
@@ -323,7 +330,7 @@ def union_z(scores, members):
 def test_unions_are_mixtures_within_batches(ragged, order):
     result, scores = ragged[0], ragged[0].scores
     (a, b, c), rest = order[:3], order[3:]
-    evidence = Mixtures(result), Columns(result)
+    evidence = Mixtures(result), Mixtures(result, columns=True)
     for one in evidence:
         one.merge(a, b)
         one.merge(a, c)
@@ -349,7 +356,7 @@ def test_unions_are_mixtures_within_batches(ragged, order):
 def test_unmerged_clusters_are_as_in_the_estimate(ragged):
     result = ragged[0]
     low, high = result.confidence_interval()
-    for evidence in (Mixtures(result), Columns(result)):
+    for evidence in (Mixtures(result), Mixtures(result, columns=True)):
         for a, b in [(0, 1), (1, 2), (2, 4), (3, 4)]:
             contrast = evidence.contrast(a, b)
             assert contrast.tvd == pytest.approx(result.tvd[a, b], abs=1e-12)

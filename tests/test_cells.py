@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import is_valid_linkage
 
 import unsplit
 from tests.cell_cases import LABELS, QUICK, X, small
-from unsplit.data.cells import Groups, groups_in, matrix_of, require_key
+from unsplit.data.cells import Groups, groups_in, matrix_of
 from unsplit.errors import InputError
 
 matplotlib.use("Agg")
@@ -311,19 +311,19 @@ def test_a_merge_can_be_merged_again(merged):
 
 
 BAD = [
-    ({"groupby": "leidn"}, "adata.obs has no column 'leidn' (its columns: 'leiden', 'mito', 'one',"
-     " 'gone'); did you mean 'leiden'?"),
+    ({"groupby": "leidn"}, "adata.obs has no column 'leidn' (close: 'leiden'; its columns: "
+     "'leiden', 'mito', 'one', 'gone')."),
     ({"batch_key": "donor"}, "adata.obs has no column 'donor' (its columns: 'leiden', 'mito', "
-     "'one', 'gone'); check the name."),
+     "'one', 'gone')."),
     ({"groupby": "mito"}, "adata.obs['mito'] holds measurements, such as 0.5, instead of clusters; "
      "name a column of clusters."),
     ({"groupby": "one"}, "adata.obs['one'] has only one cluster ('T'), so there is nothing to "
      "merge; cluster at a higher resolution first, or name another column."),
     ({"groupby": "gone"}, "adata.obs['gone'] is missing for every cell; name a column"),
-    ({"use_rep": "X_PCA"}, "adata has no representation 'X_PCA' (its representations: 'X_pca', "
-     "'X_umap', 'bad', 'X'); did you mean 'X_pca'?"),
-    ({"use_rep": "layers/count"}, "adata has no layer 'count' (its layers: 'counts'); did you mean "
-     "'counts'?"),
+    ({"use_rep": "X_PCA"}, "adata has no representation 'X_PCA' (close: 'X_pca'; its "
+     "representations: 'X_pca', 'X_umap', 'bad', 'X')."),
+    ({"use_rep": "layers/count"}, "adata has no layer 'count' (close: 'counts'; its layers: "
+     "'counts')."),
     ({"use_rep": "bad"}, "Input X contains NaN; remove those rows or fill in the values first."),
     ({"use_rep": "raw"}, "raw of adata holds values that are not counts, such as 1."),
     ({"key_added": "leiden"}, "key_added must differ from groupby, got 'leiden' for both"),
@@ -352,7 +352,9 @@ def test_without_a_column_the_line_to_write_is_named():
         "groupby='my clusters')."
     )
     adata.obs = adata.obs[["mito", "n_genes"]]
-    with pytest.raises(InputError, match=r"no column that looks like a clustering; cluster first"):
+    with pytest.raises(
+        InputError, match=r"adata.obs has no column 'leiden' \(its columns: 'mito', 'n_genes'\)"
+    ):
         unsplit.anndata.merge(adata)
 
 
@@ -366,19 +368,13 @@ def test_counts_below_zero_seem_to_be_scaled():
 def test_a_missing_raw_names_the_layers():
     adata = small()
     adata.raw = None
-    with pytest.raises(InputError, match=r"has no raw; name a layer .*its layers: 'counts'"):
+    with pytest.raises(InputError, match=r"has no raw; name a .*its layers: 'counts'"):
         unsplit.anndata.merge(adata, use_rep="raw")
 
 
 def test_what_is_no_anndata_is_refused():
     with pytest.raises(InputError, match="adata must be an AnnData, got ndarray"):
         unsplit.anndata.merge(X)
-
-
-def test_close_names_come_first_where_there_are_many():
-    known = [f"column {i}" for i in range(20)] + ["leiden_res_1"]
-    with pytest.raises(InputError, match=r"\(its columns: 'leiden_res_1', .* and 13 more\)"):
-        require_key("column", "leiden", known, "adata.obs", "columns")
 
 
 def test_groups_without_categories_are_in_natural_order():

@@ -178,15 +178,15 @@ def test_python_reads_such_a_file():
 
 
 BAD = {
-    "column": (("--labels", "Leidn"), "obs of cells.h5ad has no column 'Leidn' (its columns: "
-               "'leiden', 'one', 'mito'); did you mean 'leiden'?"),
+    "column": (("--labels", "Leidn"), "obs of cells.h5ad has no column 'Leidn' (close: "
+               "'leiden'; its columns: 'leiden', 'one', 'mito')."),
     "batch": (("--labels", "leiden", "--batch", "sample"), "obs of cells.h5ad has no column "
-              "'sample' (its columns: 'leiden', 'one', 'mito'); check the name."),
+              "'sample' (its columns: 'leiden', 'one', 'mito')."),
     "representation": (("--labels", "leiden", "--use-rep", "X_pcs"), "cells.h5ad has no "
-                       "representation 'X_pcs' (its representations: 'X_pca', 'X_umap', 'bad', "
-                       "'X'); did you mean 'X_pca'?"),
+                       "representation 'X_pcs' (close: 'X_pca'; its representations: "
+                       "'X_pca', 'X_umap', 'bad', 'X')."),
     "layer": (("--labels", "leiden", "--use-rep", "layers/raw"), "cells.h5ad has no layer 'raw' "
-              "(its layers: 'counts'); check the name."),
+              "(its layers: 'counts')."),
     "gaps": (("--labels", "leiden", "--use-rep", "bad"), "Input X contains infinity"),
     "not counts": (("--labels", "leiden", "--use-rep", "raw"), "raw of cells.h5ad holds values "
                    "that are not counts, such as"),

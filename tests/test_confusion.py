@@ -216,8 +216,8 @@ def test_folds_are_shuffled():
         (
             [[0.0], [np.nan]],
             [0, 1],
-            "X has 1 values that are NaN or infinite; remove those rows or fill in the values "
-            "first.",
+            "observation 1 of X has values that are NaN, infinite or larger than 1e+30; remove "
+            "such observations or fill in the values first.",
         ),
         (
             [[0.0], [1.0]],

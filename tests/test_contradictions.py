@@ -132,7 +132,7 @@ def test_what_is_merged_is_never_called_different_and_what_is_same_is_never_apar
         warnings.simplefilter("ignore")
         pieces = KMeans(15, n_init=1, random_state=0).fit_predict(X)
     rows = fitted(X, pieces, cv=2).tree_.reviewed
-    made = Counter((row.done, row.pair.verdict) for row in rows if not row.told)
+    made = Counter((row.done, row.pair.verdict) for row in rows if not row.by_request)
     assert made["merged", "different"] == 0
     assert made["kept apart", "probably same"] == made["kept apart", "same"] == 0
 

@@ -10,7 +10,7 @@ from tests import reference
 from tests.merging_cases import gaussian_estimate, log_density, regrouped, union_scores
 from unsplit import TrainConfig, pairwise_tvd
 from unsplit.datasets import gaussians
-from unsplit.merging.evidence import Columns, Contrast, Mixtures
+from unsplit.merging.pairs import Contrast, Mixtures
 from unsplit.pairwise import statistics as stats
 
 quick = settings(deadline=None, max_examples=15, derandomize=True)
@@ -33,14 +33,14 @@ def all_pairs(k):
 
 
 def random_merges(seed, k, n_merges):
-    """Merges as (slot kept, slot emptied), and the slot in which every cluster ends up."""
+    """Merges, b into a, and the cluster in which every cluster ends up."""
     rng = np.random.default_rng(seed)
-    slot, merges = np.arange(k), []
+    firsts, merges = np.arange(k), []
     for _ in range(n_merges):
-        a, b = rng.choice(np.unique(slot), 2, replace=False).tolist()
-        slot[slot == b] = a
+        a, b = rng.choice(np.unique(firsts), 2, replace=False).tolist()
+        firsts[firsts == b] = a
         merges.append((a, b))
-    return merges, slot
+    return merges, firsts
 
 
 # --- one pair -----------------------------------------------------------------------------------
@@ -181,11 +181,11 @@ def rank_sums_up_to_rounding(scores, z, i, j):
 @given(st.integers(0, 10**6), st.integers(1, 4))
 def test_merged_clusters_are_those_of_an_estimate_for_the_union(case, seed, n_merges):
     result, _ = small(**CASES[case])
-    merges, slot = random_merges(seed, len(SIZES), n_merges)
+    merges, firsts = random_merges(seed, len(SIZES), n_merges)
     evidence = Mixtures(result)
     for a, b in merges:
         evidence.merge(a, b)
-    alive, groups = np.unique(slot, return_inverse=True)
+    alive, groups = np.unique(firsts, return_inverse=True)
     union = regrouped(result, groups)
     z = union.scores.dense()
     for i, j in all_pairs(len(alive)):
@@ -202,12 +202,12 @@ def test_merged_clusters_are_those_of_an_estimate_for_the_union(case, seed, n_me
 
 def test_composed_column_is_the_log_density_of_the_mixture():
     result, X = small()
-    ranking = Columns(result)
+    ranking = Mixtures(result, columns=True)
     for a, b in [(3, 0), (2, 5), (3, 2)]:
         ranking.merge(a, b)
     members = [0, 2, 3, 5]
     expected = log_density(
-        X[np.sort(result.scores.rows)],
+        X[result.scores.rows],
         np.array(MEANS)[members],
         np.array(SIZES)[members],
         np.array(SCALES)[members],
@@ -218,7 +218,7 @@ def test_composed_column_is_the_log_density_of_the_mixture():
 @pytest.mark.parametrize("case", CASES)
 def test_columns_kept_say_what_is_composed_anew(case):
     result, _ = small(**CASES[case])
-    kept, anew = Columns(result), Mixtures(result)
+    kept, anew = Mixtures(result, columns=True), Mixtures(result)
     for a, b in [(0, 2), (1, 4), (0, 1)]:
         for evidence in (kept, anew):
             evidence.merge(a, b)

@@ -10,13 +10,18 @@ from torch import nn
 
 from tests.any_data_cases import CPU, Items, clouds, images, ragged
 from unsplit.data.labels import Parts
-from unsplit.data.rows.kinds import observations, vector_rows
+from unsplit.data.rows.kinds import observations
 from unsplit.datasets import gaussians
 from unsplit.errors import InputError
 from unsplit.networks.network import Network, ScoreHead
-from unsplit.networks.registry import RECIPES, build_network, recipe_for
 from unsplit.networks.training.group import Fold, Group, can_be_stacked
-from unsplit.networks.training.loop import TrainConfig, Training
+from unsplit.networks.training.loop import (
+    RECIPES,
+    TrainConfig,
+    Training,
+    build_network,
+    recipe_for,
+)
 from unsplit.pairwise.heldout_scores import crossfit_folds, heldout_scores
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
@@ -32,7 +37,7 @@ def normed(width=8):
 def problem(n=60, seed=0):
     X, y = gaussians([[0, 0], [3, 0], [0, 3]], n, random_state=seed)
     folds = crossfit_folds(y, 3, np.random.default_rng(seed))
-    return vector_rows(X, CPU), torch.from_numpy(y), folds
+    return observations(X, CPU), torch.from_numpy(y), folds
 
 
 def networks_of(backbone, rows, folds, seed=0):

@@ -16,7 +16,7 @@ import unsplit
 from unsplit import ClusterMerger, InputError
 from unsplit.cli.outputs import about_run
 from unsplit.cli.program import main
-from unsplit.data.feature_checks import dominant, warn_of_scales
+from unsplit.data.rows.kinds import dominant, warn_of_scales
 from unsplit.errors import FeatureWarning, LabelsWarning
 
 WINE = load_wine()

@@ -134,7 +134,7 @@ def test_a_network_for_other_images_and_other_mistakes_are_refused():
         unsplit.features(nn.Conv2d(1, 2, 3), IMAGES, device="cpu")
     with pytest.raises(InputError, match=r"transform cannot take a batch of shape \(7, 3, 6, 4\)"):
         unsplit.features(nn.Flatten(), IMAGES, transform=lambda x: x @ x, device="cpu")
-    with pytest.raises(InputError, match=r"network must be a torch\.nn\.Module, got .* ndarray"):
+    with pytest.raises(InputError, match=r"network must be a Module, .*; pass the network first"):
         unsplit.features(IMAGES, nn.Flatten())
     with pytest.raises(InputError, match="batch_size must be a whole number of at least 1, got 0"):
         unsplit.features(nn.Flatten(), IMAGES, batch_size=0)
@@ -186,6 +186,6 @@ def test_vectors_that_do_not_belong_to_the_observations_are_refused(tmp_path):
         f"{path} has no vector for 'x/a.jpg' of photos (1 of 2 are missing; its own ids are like "
         "'a.jpg'); use the ids that labels.csv has, or remove the ids to match vectors by order.",
     )
-    np.save(tmp_path / "gaps.npy", np.array([[1.0, np.nan], [0.0, 1.0]]))
+    path.write_text("v,w\n1,NA\n0,1\n")
     with pytest.raises(InputError, match="missing or infinite values"):
-        with_vectors(PHOTOS, tmp_path / "gaps.npy", "photos")
+        with_vectors(PHOTOS, path, "photos")

@@ -22,11 +22,11 @@ from unsplit import (
     pairwise_tvd,
     read,
 )
-from unsplit.data.feature_checks import nearer_than_later, warn_of_order
+from unsplit.data.rows.kinds import nearer_than_later, warn_of_order
 from unsplit.errors import DependenceWarning, SmallClusterWarning
-from unsplit.merging.evidence import Columns, Mixtures
+from unsplit.merging.api import _drawn
 from unsplit.merging.neighbours.graph import graph_of_scores, nearest
-from unsplit.merging.remerge import _drawn
+from unsplit.merging.pairs import Mixtures
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.groups import (
     deal_groups,
@@ -423,11 +423,11 @@ def test_if_no_pair_can_be_compared_nothing_is_trained():
 
 
 @pytest.mark.parametrize("name", ["nested", "shared"])
-@pytest.mark.parametrize("kind", [Columns, Mixtures])
-def test_evidence_about_a_pair_is_that_of_the_estimate(name, kind, request):
+@pytest.mark.parametrize("columns", [True, False])
+def test_evidence_about_a_pair_is_that_of_the_estimate(name, columns, request):
     result = request.getfixturevalue(name)
     low, high = result.confidence_interval()
-    contrast = kind(result).contrast(0, 2)
+    contrast = Mixtures(result, columns).contrast(0, 2)
     assert contrast.interval == pytest.approx((low[0, 2], high[0, 2]))
     assert contrast.p_value == pytest.approx(result.p_value[0, 2], rel=1e-4)
     assert contrast.comparable

@@ -9,14 +9,22 @@ from torch import nn
 from tests import triton_twin
 from tests.test_training import networks_for, small_problem
 from unsplit import TrainConfig
-from unsplit.data.rows.kinds import vector_rows
+from unsplit.data.rows.kinds import observations
 from unsplit.datasets import gaussians
 from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks import network as network_module
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module
-from unsplit.networks.training.group import Group, LargeHeadAdamW, validation_part
-from unsplit.networks.training.loop import Training, epoch_minibatches, used_decay
+from unsplit.networks.training.group import (
+    Group,
+    LargeHeadAdamW,
+    epoch_minibatches,
+    validation_part,
+)
+from unsplit.networks.training.loop import (
+    Training,
+    used_decay,
+)
 from unsplit.pairwise.heldout_scores import holdout_fold
 
 CPU = torch.device("cpu")
@@ -269,7 +277,7 @@ def test_batch_normalisation_needs_no_such_start():
 
 def test_many_more_clusters_than_a_batch_can_be_told_apart():
     X, y = gaussians(6 * np.random.default_rng(0).standard_normal((400, 8)), 6, random_state=0)
-    rows = vector_rows(X, CPU)
+    rows = observations(X, CPU)
     fold = holdout_fold(y, 0.2, np.random.default_rng(0))
     config, rng = TrainConfig(batch_size=16, epochs=6), np.random.default_rng(0)
     networks = networks_for(rows, [fold], k=400)

@@ -7,15 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.merging_cases import known_pair
 from unsplit import neighbour_graph
 from unsplit.merging import limits
+from unsplit.merging.api import sure_merges
 from unsplit.merging.decision import (
     BY_RULE,
     NEIGHBOURS,
     TESTS,
     Auto,
+    Merge,
     Pair,
-    PairEvidence,
     verdict,
 )
 from unsplit.merging.neighbours.evidence import (
@@ -26,8 +28,7 @@ from unsplit.merging.neighbours.evidence import (
 )
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.plan import _from_elsewhere, are_cores, at_random_like_most
-from unsplit.merging.remerge import sure_merges
-from unsplit.merging.review import Merge, Row
+from unsplit.merging.tree import Row
 from unsplit.pairwise import statistics as stats
 
 PAGE = Path(__file__).parents[1] / "docs" / "stopping.md"
@@ -45,7 +46,7 @@ def pair(p=0.5, low=0.0, high=0.3, smaller=100, **connection):
 
 
 def word(low=0.9, high=1.0, p=1e-12, **more):
-    return verdict(PairEvidence(low, high, p, **more))
+    return verdict(known_pair(low, high, p, **more))
 
 
 def of_few_dimensions(share):

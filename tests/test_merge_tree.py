@@ -16,9 +16,9 @@ from tests.merging_cases import gaussian_estimate, partition_of, regrouped, same
 from unsplit import InputError, MergeTree, merge
 from unsplit.errors import PartitionWarning
 from unsplit.merging.api import merge_with
-from unsplit.merging.decision import ALIKE, CANNOT_LINK, GRAPH
-from unsplit.merging.options import MergeOptions
-from unsplit.merging.review import Merge, members_of_nodes
+from unsplit.merging.decision import ALIKE, CANNOT_LINK, GRAPH, Merge
+from unsplit.merging.plan import MergeOptions
+from unsplit.merging.tree import members_of_nodes
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 

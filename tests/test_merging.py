@@ -18,9 +18,9 @@ from tests.merging_cases import (
 from unsplit import InputError, TrainConfig, merge, neighbour_graph, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging.api import merge_with
-from unsplit.merging.options import MergeOptions
 from unsplit.merging.pairs import Linked
-from unsplit.merging.review import members_of_nodes
+from unsplit.merging.plan import MergeOptions
+from unsplit.merging.tree import members_of_nodes
 
 quick = settings(deadline=None, max_examples=25, derandomize=True)
 

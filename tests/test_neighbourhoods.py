@@ -8,10 +8,10 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
-from tests.merging_cases import gaussian_estimate, labels_of, merged_by_neighbours
+from tests.merging_cases import gaussian_estimate, known_pair, labels_of, merged_by_neighbours
 from unsplit import ClusterMerger, InputError, TrainConfig, merge, neighbour_graph
 from unsplit.errors import SmallClusterWarning
-from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason, because
+from unsplit.merging.decision import GRAPH, Always, Reason, because
 from unsplit.merging.limits import FEW_DIMENSIONS, MANY_DIMENSIONS, NECK_SHARE, WIDEST_NECK
 from unsplit.merging.neighbours import evidence as neighbourhoods
 from unsplit.merging.neighbours.evidence import (
@@ -21,7 +21,7 @@ from unsplit.merging.neighbours.evidence import (
     thinned,
 )
 from unsplit.merging.neighbours.graph import Connections, connect
-from unsplit.merging.review import members_of_nodes
+from unsplit.merging.tree import members_of_nodes
 
 ENDING = "every remaining pair is too weakly connected in the neighbour graph"
 
@@ -240,7 +240,7 @@ def test_the_strength_is_relative_to_what_counts(known, strength):
     ],
 )
 def test_the_sentence_says_what_decided(strength, edges, why):
-    known = PairEvidence(0.9, 1.0, 1e-9, strength=strength, edges=edges)
+    known = known_pair(0.9, 1.0, 1e-9, strength=strength, edges=edges)
     assert because(Reason(GRAPH, 1.0), known) == why
 
 

@@ -17,7 +17,7 @@ import unsplit
 from tests import reference
 from unsplit import InputError, TrainConfig, original
 from unsplit.data.rows.base import canonical_order
-from unsplit.data.rows.kinds import vector_rows
+from unsplit.data.rows.kinds import observations
 
 EPOCHS, STEPS, PATIENCE, RATE = 5, 10, 2, 1e-3
 # The batch is everything, so a step follows the gradient of the paper's L itself.
@@ -42,7 +42,7 @@ def digits(n_digits, parts, each, seed=0):
 
 def in_order(X, labels):
     """Rows and clusters as they are numbered by content, and the name of each cluster."""
-    rows = vector_rows(X, torch.device("cpu"))
+    rows = observations(X, torch.device("cpu"))
     order, clusters = canonical_order(rows.keys, labels)
     names = np.zeros(clusters.max() + 1, np.int64)
     names[clusters[order]] = labels[order]

@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 from unsplit import ClusterMerger, InputError, TrainConfig, datasets, neighbour_graph, refine
 from unsplit.merging.neighbours import refine as refine_module
 from unsplit.merging.neighbours.refine import _named, can_be_cut, parts_of
-from unsplit.merging.options import MergeOptions
+from unsplit.merging.plan import MergeOptions
 
 
 def rings(n=900, seed=0):

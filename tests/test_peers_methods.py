@@ -56,7 +56,6 @@ from benchmarks.peers.methods.scratch import (
 from benchmarks.peers.methods.transport import transport_linkage
 from benchmarks.peers.methods.uniforce import is_unimodal, uniforce, without_small
 from benchmarks.peers.task import Outcome, Task
-from unsplit.pairwise.api import Settings
 
 leiden_one = leiden(1.0)
 PACKAGES = {
@@ -231,9 +230,8 @@ def test_finch_answers_the_partition_of_highest_silhouette():
 
 @pytest.fixture
 def few_epochs(monkeypatch):
-    monkeypatch.setattr(
-        ours, "Settings", partial(Settings, training=unsplit.TrainConfig(epochs=10))
-    )
+    quick = partial(unsplit.ClusterMerger, training=unsplit.TrainConfig(epochs=10))
+    monkeypatch.setattr(ours, "ClusterMerger", quick)
 
 
 @pytest.mark.usefixtures("few_epochs")

@@ -161,7 +161,7 @@ def test_figures_leave_no_trace_in_matplotlib(name):
 
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"figures need matplotlib: pip install unsplit\[fig"):
+    with pytest.raises(ImportError, match=r"needs matplotlib: pip install unsplit\[figures\]"):
         axes_or_new(None, 3, 3)
 
 

@@ -15,7 +15,7 @@ from tests.plot_cases import (
 )
 from unsplit import plots
 from unsplit.errors import InputError
-from unsplit.merging.review import members_of_nodes
+from unsplit.merging.tree import members_of_nodes
 from unsplit.plots.style import GREY
 
 

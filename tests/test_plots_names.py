@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
-from unsplit.merging.options import RANKINGS
+from unsplit.merging.plan import RANKINGS
 from unsplit.plots.style import (
     LONGEST_NAME,
     SMALLEST_TEXT,
     axis_label,
-    group_name,
+    node_name,
     short_name,
 )
 
@@ -67,7 +67,8 @@ def test_merged_clusters_are_named_and_do_not_overlap(figure, k, n_taken, dpi):
     tree = random_tree(k, n_taken, names=[f"cluster {i}" for i in range(k)])
     ax = DRAW[figure](tree)
     drawn_at(ax, dpi)
-    expected = {group_name(tree, cluster) for cluster in merged_clusters(tree)}
+    members = [np.flatnonzero(tree.groups == cluster) for cluster in range(tree.n_clusters)]
+    expected = {f"{c}: {node_name(tree, members[c].tolist())}" for c in merged_clusters(tree)}
     shown = {text.get_text() for text in ax.texts}
     if shown != expected:  # small ones among a thousand rows
         assert k == 1000

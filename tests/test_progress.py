@@ -219,7 +219,7 @@ def test_warnings_and_errors_are_events_too():
     more = [f"{line},{'kind' if i == 0 else 'wine'}\n" for i, line in enumerate(table)]
     Path("data.csv").write_text("".join(more), encoding="utf-8")
     warning = [e for e in events_of(merge("--json")) if e["event"] == "warning"]
-    assert "column 'kind' of data.csv is left out" in warning[0]["message"]
+    assert "left out of data.csv: 'kind', which" in warning[0]["message"]
     overclustered = unsplit(
         "overcluster", "data.csv", "--out", "c.csv", "--method", "k-means", "--json"
     )

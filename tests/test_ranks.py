@@ -16,8 +16,11 @@ from benchmarks import plan
 from tests.cli_cases import read_csv
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import ALONE, Ranks, computing_with, current
-from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, LargeHeadAdamW, tensors_of
+from unsplit.networks.training.loop import (
+    RECIPES,
+    build_network,
+)
 from unsplit.networks.training.ranks import (
     Sharded,
     is_lost,
@@ -158,7 +161,7 @@ def sent(monkeypatch):
 
 
 def test_a_very_large_head_is_never_made_as_a_whole_before_the_end(sent, monkeypatch):
-    for module in ("registry", "training.group"):
+    for module in ("training.loop", "training.group"):
         monkeypatch.setattr(f"unsplit.networks.{module}.LARGE_HEAD", 100)
     index = np.arange(40)
     rows = observations(np.random.default_rng(0).standard_normal((40, 3)), CPU)

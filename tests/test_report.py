@@ -182,7 +182,7 @@ def test_pixels_are_found_by_the_names_of_features():
 
 def test_png_holds_the_pixels():
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
-    raw = base64.b64decode(png(pixels).split(",")[1])
+    raw = base64.b64decode(png(pixels))
     size = int.from_bytes(raw[33:37], "big")
     lines = np.frombuffer(zlib.decompress(raw[41 : 41 + size]), np.uint8).reshape(5, 22)
     np.testing.assert_array_equal(lines[:, 1:].reshape(5, 7, 3), pixels)
@@ -260,7 +260,7 @@ def test_a_picture_of_the_user_is_drawn(tmp_path, monkeypatch):
     np.save("umap.npy", xy[:9])
     result = merge("--report", "--picture", "umap.npy")
     assert result.exit_code == 2
-    assert "umap.npy: picture must have two finite coordinates for each of the 160" in result.stderr
+    assert "--picture must have two finite coordinates for each of the 160" in result.stderr
     assert "--picture works only with --report" in merge("--picture", "umap.npy").stderr
 
 

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unsplit.networks.training import loop
-from unsplit.networks.training.loop import (
+from unsplit.networks.training import group
+from unsplit.networks.training.group import (
     MIN_STEPS,
     MOST_DRAWS,
     balanced_draws,
@@ -353,7 +353,7 @@ def test_with_few_clusters_all_must_be_large():
 
 
 def test_an_epoch_of_large_clusters_is_a_part_of_each(monkeypatch):
-    monkeypatch.setattr(loop, "ALWAYS_DRAWN", 100)
+    monkeypatch.setattr(group, "ALWAYS_DRAWN", 100)
     clusters = np.repeat([0, 1, 2], MOST_DRAWS + 500)
     rows = np.arange(len(clusters))
     batches = epoch_minibatches([rows], clusters, 100, np.random.default_rng(0))

@@ -14,7 +14,7 @@ from tests.sparse_cases import both_forms, scores_of_means, whole_scores
 from tests.test_tiny_clusters import EveryPair
 from unsplit import ClusterMerger, InputError, merge, neighbour_graph
 from unsplit.merging.decision import UNCONNECTED, Always
-from unsplit.merging.sparse_pairs import ClosestStoredPairs, LinkedPairs
+from unsplit.merging.sparse_pairs import ClosestStoredPairs, LinkedPairs, symmetric
 from unsplit.pairwise import api
 
 N_GROUPS, PER_GROUP = 12, 120
@@ -208,7 +208,7 @@ def test_the_heap_finds_what_looking_at_all_pairs_finds(seed, k, reach):
 def test_merges_of_stored_pairs_are_those_of_scipy():
     rng, k = np.random.default_rng(0), 40
     distances = rng.random(k * (k - 1) // 2)
-    ranking = LinkedPairs(k, *np.triu_indices(k, 1), distances, "tv")
+    ranking = LinkedPairs(symmetric(k, *np.triu_indices(k, 1), 1 - distances), "tv")
     search = ClosestStoredPairs([ranking.near(a) for a in range(k)])
     heights = []
     while (pair := search.closest()) is not None:

@@ -12,9 +12,9 @@ from unsplit import MergeTree, merge
 from unsplit.cli import summary
 from unsplit.cli.outputs import described_tree
 from unsplit.errors import InputError, PartitionWarning
-from unsplit.merging import api, remerge
+from unsplit.merging import api, loop
+from unsplit.merging.decision import Stability
 from unsplit.merging.neighbours.graph import renumbered
-from unsplit.merging.review import Stability
 from unsplit.merging.tree import with_stability
 from unsplit.report.sections import answer, merge_entry
 
@@ -119,13 +119,12 @@ def test_the_merge_itself_and_the_users_generator_stay_as_they_are(monkeypatch):
 
 
 def test_necks_that_are_left_out_change_no_decision(touching, monkeypatch):
-    class Thorough(remerge.Remerge):
-        def __post_init__(self):
-            assert self.neighbourhoods.only_decides
-            self.neighbourhoods.only_decides = False
-            super().__post_init__()
+    def thorough(state, rule):
+        assert state.neighbourhoods.only_decides
+        state.neighbourhoods.only_decides = False
+        return loop.merge_allowed(state, rule)
 
-    monkeypatch.setattr(remerge, "Remerge", Thorough)
+    monkeypatch.setattr(api, "merge_allowed", thorough)
     assert (merged(TOUCHING).stability.groups == touching.stability.groups).all()
 
 
@@ -145,7 +144,7 @@ def test_unknown_where_merging_is_not_repeated(monkeypatch):
     plain = merge(result.tvd, n_clusters=2)
     with pytest.warns(PartitionWarning):
         told = [merge(result, **more) for more in ({"max_tvd": 0.3}, {"alpha": 1e-9})]
-    monkeypatch.setattr(remerge, "MOST_CLUSTERS", 3)
+    monkeypatch.setattr(api, "MOST_CLUSTERS", 3)
     for tree in (plain, *told, merged(TOUCHING)):
         assert tree.stability is None
         assert tree.how_stable is None

@@ -31,8 +31,7 @@ from unsplit.merging.decision import (
 )
 from unsplit.merging.neighbours.evidence import Connection
 from unsplit.merging.neighbours.graph import graph_of_scores, neighbour_graph
-from unsplit.merging.options import MergeOptions
-from unsplit.merging.plan import looks_like_partition, origin, split_at_random
+from unsplit.merging.plan import MergeOptions, looks_like_partition, origin, split_at_random
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 

@@ -343,17 +343,17 @@ def test_others_of_another_shape_are_refused():
 BAD = {
     "NaN": (
         np.where(np.arange(10) == 7, np.nan, 0.0)[:, None, None, None] + np.zeros((10, 6, 6, 3)),
-        "observation 7 of X has values that are NaN, infinite or beyond single precision; remove "
+        "observation 7 of X has values that are NaN, infinite or larger than 1e+30; remove "
         "such observations or fill in the values first.",
     ),
     "too large": (
         np.full((2, 6, 6, 3), 1e300),
-        "observation 0 of X has values that are NaN, infinite or beyond single precision; remove "
+        "observation 0 of X has values that are NaN, infinite or larger than 1e+30; remove "
         "such observations or fill in the values first.",
     ),
     "infinite float16": (
         np.full((2, 6, 6, 3), np.inf, np.float16),
-        "observation 0 of X has values that are NaN, infinite or beyond single precision; remove "
+        "observation 0 of X has values that are NaN, infinite or larger than 1e+30; remove "
         "such observations or fill in the values first.",
     ),
     "text": (

@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks.tiny_clusters import LEARNED, PATHS, estimate, split_groups
 from tests.merging_cases import same_merges
 from unsplit import merge, neighbour_graph
 from unsplit.merging import loop, pairs
-from unsplit.merging.decision import Reason
-from unsplit.merging.pairs import Refused
 
 K = 24
 
@@ -48,25 +44,19 @@ class EveryPair:
         self.set_row(a, np.full(len(self.known), np.inf))
 
 
-class PlainRefused(dict):
-    """`Refused`, by asking all of them each time."""
-
-    def add(self, pair, case):
-        self[pair] = case
-
-    def forget(self, slot):
-        for pair in [pair for pair in self if slot in pair]:
-            del self[pair]
-
-    def weakest(self):
-        case, pair = min((case, pair) for pair, case in self.items())
-        return pair, case
+def force_by_all_pairs(greedy, stage):
+    """`GreedyMerge._force`, by asking all refused pairs each time."""
+    waiting = [case for case in greedy.refused if greedy._nodes(*case[3]) == case[4]]
+    if waiting:
+        _, statistic, reason, sides, _ = min(waiting)
+        greedy._join(greedy.state.candidate(*sides, statistic), stage, reason)
+    return bool(waiting)
 
 
 def by_all_pairs(monkeypatch, path, *arguments, **merge_options):
     with monkeypatch.context() as patch:
         patch.setattr(pairs, "ClosestPairs", EveryPair)
-        patch.setattr(loop, "Refused", PlainRefused)
+        patch.setattr(loop.GreedyMerge, "_force", force_by_all_pairs)
         return path(*arguments, **merge_options)
 
 
@@ -103,18 +93,3 @@ def test_links_and_limits_change_nothing_of_that(learned, monkeypatch):
         twin = by_all_pairs(monkeypatch, merge, result, neighbours=given_graph, **merge_options)
         assert same_merges(tree, twin)
         assert tree.n_forbidden == twin.n_forbidden > 0
-
-
-@settings(deadline=None, max_examples=60, derandomize=True)
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2)), max_size=40))
-def test_refused_pairs_wait_until_one_of_the_two_has_changed(steps):
-    quick, plain = Refused(), PlainRefused()
-    for a, b, case in steps:
-        for refused in (quick, plain):
-            if a == b:
-                refused.forget(a)
-            else:
-                refused.add((min(a, b), max(a, b)), (float(case), 0.0, Reason("rule")))
-        assert len(quick) == len(plain)
-        if plain:
-            assert quick.weakest() == plain.weakest()

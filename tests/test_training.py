@@ -6,16 +6,17 @@ import torch
 from torch import nn
 
 from unsplit.data.labels import Parts
-from unsplit.data.rows.kinds import VectorRows, vector_rows
+from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.datasets import gaussians
 from unsplit.networks.network import Network, ScoreHead
-from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import AdamW, Fold, can_be_stacked, mean_hit
 from unsplit.networks.training.loop import (
     MAX_EPOCHS,
+    RECIPES,
     Stopping,
     TrainConfig,
     Training,
+    build_network,
     judge_of,
     mean_of_others,
     own,
@@ -32,7 +33,7 @@ CPU = torch.device("cpu")
 
 def small_problem(n_folds=4, seed=0):
     X, y = gaussians([[0, 0], [3, 0], [0, 3], [3, 3]], 40, random_state=seed)
-    return vector_rows(X, CPU), y, crossfit_folds(y, n_folds, np.random.default_rng(seed))
+    return observations(X, CPU), y, crossfit_folds(y, n_folds, np.random.default_rng(seed))
 
 
 def networks_for(rows, folds, k=4, seed=0):
@@ -197,7 +198,7 @@ def test_unequal_clusters_are_balanced():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((20, 2)), 1 + rng.standard_normal((1000, 2))])
     y = np.repeat([0, 1], [20, 1000])
-    rows = vector_rows(X, CPU)
+    rows = observations(X, CPU)
     folds = crossfit_folds(y, 5, rng)
     networks = networks_for(rows, folds, k=2)
     scores, _ = heldout_scores(networks, rows, Parts.cut(y), folds, TrainConfig(), rng)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.merging_cases import known_pair
 from unsplit.merging.decision import (
     BEYOND,
     BY_RULE,
@@ -16,12 +17,12 @@ from unsplit.merging.decision import (
     MUST_LINK,
     NUMBER,
     WORDS,
-    PairEvidence,
+    Merge,
     doubt,
     verdict,
 )
-from unsplit.merging.evidence import Contrast
-from unsplit.merging.review import Merge, Row
+from unsplit.merging.pairs import Contrast
+from unsplit.merging.tree import Row
 from unsplit.report.sections import how_sure
 
 quick = settings(deadline=None, max_examples=100, derandomize=True)
@@ -33,7 +34,7 @@ strengths = st.one_of(st.floats(0, 3), st.sampled_from([0.8, 1.25, 2.0, math.inf
 
 
 def word_of(*evidence, **more):
-    return verdict(PairEvidence(*evidence, **more))
+    return verdict(known_pair(*evidence, **more))
 
 
 def rank(*evidence, **more):
@@ -137,15 +138,15 @@ def test_doubt_is_nothing_on_the_limit_and_grows_to_both_sides():
     for name, limit in (("p_adjusted", 0.05), ("strength", 1.0)):
         known = {"low": 0.9, "high": 1.0, "p_adjusted": 1e-12}
         doubts = [
-            doubt(PairEvidence(**known | {name: limit * factor})) for factor in (0.2, 0.5, 1, 2, 5)
+            doubt(known_pair(**known | {name: limit * factor})) for factor in (0.2, 0.5, 1, 2, 5)
         ]
         assert doubts[2] == pytest.approx(0.0, abs=1e-12)
         assert doubts == pytest.approx(doubts[::-1])
         assert doubts[0] > doubts[1] > doubts[2]
-        assert math.isfinite(doubt(PairEvidence(**known | {name: 0.0})))
+        assert math.isfinite(doubt(known_pair(**known | {name: 0.0})))
     # Neighbours decide where there are some.
-    assert doubt(PairEvidence(0.9, 1.0, 0.05, strength=math.e)) == pytest.approx(1.0)
-    assert doubt(PairEvidence(math.nan, math.nan, math.nan)) == 0.0
+    assert doubt(known_pair(0.9, 1.0, 0.05, strength=math.e)) == pytest.approx(1.0)
+    assert doubt(known_pair(math.nan, math.nan, math.nan)) == 0.0
 
 
 # --- how often they are right ---------------------------------------------------------------------
@@ -273,5 +274,5 @@ def test_only_what_a_link_or_a_number_decided_is_said_to_be_decided_so():
         row(0, **different, reason=CLOSEST),  # the rule allows everything
         Row(row(high=0.1).pair, None, taken_apart=True),
     ):
-        assert other.told
+        assert other.by_request
         assert other.against_evidence

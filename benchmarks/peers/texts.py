@@ -48,9 +48,10 @@ the observations out, and methods that merge are scored on the rest; those that 
 scratch, on all.
 
 **Refined.** Merging keeps every initial cluster whole. `refined_labels_` then move single
-observations, and in many dimensions parts of initial clusters, to the cluster of their neighbours;
-in few dimensions initial clusters across a gap are cut. Refined labels can therefore exceed the
-bound. Their seconds are those of `unsplit` and of refining.
+observations to the cluster of their neighbours; in few dimensions initial clusters across a gap are
+cut. Refined labels can therefore exceed the bound. They were recorded when parts of initial
+clusters moved too, and HDBSCAN found gaps; [without](merging.md#refined-labels) they are about as
+good. Their seconds are those of `unsplit` and of refining.
 
 **The bound** gives each initial cluster to the group that most of its observations belong to. No
 way to merge puts more observations into their own groups."""

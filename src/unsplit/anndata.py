@@ -125,7 +125,13 @@ def merge(
             "that are merged would be lost."
         )
     if groupby == DEFAULT_COLUMN and groupby not in adata.obs:
-        raise InputError(_which_column(adata.obs))
+        names = clusterings_in(adata.obs)
+        if names:
+            raise InputError(
+                f"adata.obs has no column {groupby!r}, the default of groupby, and these look like "
+                f"clusterings: {listing(names)}; write unsplit.anndata.merge(adata, "
+                f"groupby={names[0]!r})."
+            )
     groups = groups_in(_column(adata, groupby), f"adata.obs[{groupby!r}]")
     batch, of_cells = (
         None if key is None else batches_in(_column(adata, key)) for key in (batch_key, groups_key)
@@ -247,17 +253,6 @@ def annotations(
 def _column(adata: Any, name: str) -> Any:
     require_key("column", name, adata.obs.columns, "adata.obs", "columns")
     return adata.obs[name]
-
-
-def _which_column(obs: Any) -> str:
-    """What to write if no column was named and there is none of the default name."""
-    names = clusterings_in(obs)
-    start = f"adata.obs has no column {DEFAULT_COLUMN!r}, the default of groupby, and "
-    if not names:
-        advice = "scanpy.tl.leiden(adata, resolution=3)"
-        return f"{start}no column that looks like a clustering; cluster first: {advice}."
-    line = f"unsplit.anndata.merge(adata, groupby={names[0]!r})"
-    return f"{start}these look like clusterings: {listing(names)}; write {line}."
 
 
 def _named_after_origin(

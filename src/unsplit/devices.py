@@ -300,17 +300,6 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
     return None if generators is None else generators.of(device)
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let a function of the user change torch's settings and draw numbers: nothing follows."""
-    generators = _own.get()
-    before = None if generators is None else generators.states()
-    with usual_settings():
-        yield
-    if generators is not None and before is not None:
-        generators.continue_from(before)
-
-
 class Ranks:
     """The processes of a run, seen from one of them; by default there is only one.
 

@@ -18,10 +18,16 @@ from sklearn.base import (
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
 from unsplit.data.rows.base import is_mapped, plain_array
-from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
+from unsplit.data.rows.kinds import (
+    VectorRows,
+    feature_matrix,
+    is_table,
+    numeric_matrix,
+    warn_of_other_uses,
+    warn_of_scales,
+)
 from unsplit.devices import generator_of, memory_errors, usual_settings
 from unsplit.errors import (
     InputError,
@@ -42,12 +48,13 @@ from unsplit.merging.neighbours.graph import (
     neighbour_graph,
 )
 from unsplit.merging.neighbours.refine import refine
-from unsplit.merging.options import MergeOptions
-from unsplit.merging.plan import looks_like_partition
+from unsplit.merging.plan import MergeOptions, looks_like_partition
 from unsplit.merging.tree import MergeTree
-from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.loop import TrainConfig
+from unsplit.networks.training.loop import (
+    Backbone,
+    TrainConfig,
+)
 from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
 from unsplit.overclustering import check_clusterer, default_clusterer, overcluster
 from unsplit.pairwise.api import (

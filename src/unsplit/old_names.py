@@ -8,7 +8,7 @@ MOVED = {
     **dict.fromkeys((name for name in errors.__all__ if name != "InputError"), "unsplit.errors"),
     **dict.fromkeys(("Candidate", "Selection"), "unsplit.selection"),
     **dict.fromkeys(("EpochRecord", "History", "Reporter", "StepRecord"), _OF_TRAINING),
-    "Merge": "unsplit.merging.review",
+    "Merge": "unsplit.merging.decision",
     "NeighbourGraph": "unsplit.merging.neighbours.graph",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein",
     "verify_folder": "unsplit.data.saving",

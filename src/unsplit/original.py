@@ -26,9 +26,9 @@ from unsplit.devices import (
 )
 from unsplit.errors import InputError, check_choice, check_whole, shown
 from unsplit.merging.decision import Always
-from unsplit.merging.loop import MergeRecord, MergeState, agglomerate
-from unsplit.merging.options import Constraints, MergeOptions
+from unsplit.merging.loop import MergeState, agglomerate
 from unsplit.merging.pairs import Linked, Pairs
+from unsplit.merging.plan import MergeOptions
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.network import (
     Network,
@@ -38,22 +38,22 @@ from unsplit.networks.network import (
     pair_matrix_loss,
     pairwise_logistic_loss,
 )
-from unsplit.networks.registry import (
+from unsplit.networks.training.group import (
+    Fold,
+    balanced_draws,
+    draws_in_epoch,
+)
+from unsplit.networks.training.loop import (
     BEST,
+    Augment,
     Backbone,
     Recipe,
+    TrainConfig,
+    Training,
     build_network,
     is_users,
     recipe_for,
     recipe_of,
-)
-from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import (
-    Augment,
-    TrainConfig,
-    Training,
-    balanced_draws,
-    draws_in_epoch,
 )
 from unsplit.pairwise.api import Settings, kind_for
 from unsplit.pairwise.divergences import nothing_held_out
@@ -141,8 +141,7 @@ def paper(
     with memory_errors("merging as in the paper", "use fewer clusters or fewer observations"):
         rows = observations(X, choose_device(device), kind_for(X, backbone))
         encoded = encode_labels(labels, len(rows))
-        options = MergeOptions(n_clusters=n_clusters)
-        constraints = options.constraints(encoded.cluster_ids)
+        constraints = MergeOptions(n_clusters=n_clusters).constraints(encoded.cluster_ids)
         # Numbered by content, so that neither the names of clusters nor the order of rows matter.
         order, numbers = canonical_order(rows.keys, encoded.clusters)
         clusters = numbers[order]
@@ -161,31 +160,13 @@ def paper(
             estimate = Accuracies(rows, order, clusters, settings, recipe, distance, rng)
             matrix = estimate(np.arange(len(sizes)))
             ranking = Retrained(matrix, statistic, estimate, int(n_clusters))
-        record = _closest_first(ranking, sizes, constraints)
-    # From the numbers of the clusters to the order of their names, and back.
-    place = encoded.clusters[order[first]]
+        # Encoded names of the clusters, which the tree is numbered by, and back.
+        place = encoded.clusters[order[first]]
+        state = MergeState(Pairs(ranking), sizes, constraints, order=place)
+        agglomerate(state, Always())  # neighbours and tests have no say
     back = np.argsort(place)
-    tree = record.tree(encoded.cluster_ids, sizes[back], place, statistic, options)
-    return replace(tree, strategy="paper"), matrix[np.ix_(back, back)]
-
-
-def _closest_first(ranking: Linked, sizes: Index, constraints: Constraints) -> MergeRecord:
-    """Merge the closest pair again and again; neighbours and tests have no say."""
-    k = len(sizes)
-    nowhere = np.zeros(k, bool)
-    state = MergeState(
-        pairs=Pairs(ranking),
-        evidence=None,
-        neighbourhoods=None,
-        at_random=nowhere,
-        both_at_random=False,
-        small=nowhere,
-        assigned=np.full(k, -1),
-        n_pairs=1,
-        constraints=constraints,
-        sizes=sizes,
-    )
-    return agglomerate(state, Always())
+    tree = replace(state.tree(encoded.cluster_ids), strategy="paper")
+    return tree, matrix[np.ix_(back, back)]
 
 
 class Retrained(Linked):
@@ -198,13 +179,13 @@ class Retrained(Linked):
         super().__init__(matrix, statistic)
         self.estimate = estimate
         self.n_clusters = n_clusters
-        self.slot_of = np.arange(len(matrix))
+        self.firsts = np.arange(len(matrix))
 
     def merge(self, a: int, b: int) -> list[int]:
         """Merge b into a and estimate anew, unless few enough clusters are left."""
         super().merge(a, b)
-        self.slot_of[self.slot_of == b] = a
-        left, group = np.unique(self.slot_of, return_inverse=True)
+        self.firsts[self.firsts == b] = a
+        left, group = np.unique(self.firsts, return_inverse=True)
         if len(left) <= self.n_clusters:
             return [a]
         self.matrix[np.ix_(left, left)] = self.estimate(group)

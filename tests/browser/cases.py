@@ -6,8 +6,7 @@ from scipy.spatial.distance import pdist, squareform
 
 import unsplit
 from tests.merging_cases import gaussian_estimate
-from unsplit.merging.decision import BY_RULE, REQUESTED, USERS_RULE, Ending
-from unsplit.merging.review import Merge
+from unsplit.merging.decision import BY_RULE, REQUESTED, USERS_RULE, Ending, Merge
 from unsplit.merging.tree import MergeTree
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Source, collect

@@ -11,7 +11,7 @@ from tests.browser.cases import scored_page
 from tests.cli_cases import QUICK, read_csv, succeeds
 from tests.cli_cases import unsplit as command
 from tests.merging_cases import partition_of
-from unsplit.merging.review import members_of_nodes
+from unsplit.merging.tree import members_of_nodes
 
 pytestmark = pytest.mark.slow
 

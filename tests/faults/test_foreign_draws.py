@@ -205,17 +205,6 @@ def test_a_part_that_is_computed_again_draws_the_same_numbers_again() -> None:
     np.testing.assert_array_equal(*found)
 
 
-def test_what_a_progress_function_draws_changes_nothing() -> None:
-    X, y = points()
-
-    def draw(_: object) -> None:
-        torch.rand(7)
-
-    with untouched():
-        found = [tvd(X, y, backbone=with_dropout, progress=way) for way in (False, draw)]
-    np.testing.assert_array_equal(*found)
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_four_threads_get_what_one_gets(name: str) -> None:
     call, (X, y) = RUNS[name], points()

@@ -326,10 +326,7 @@ def test_a_value_that_is_too_large_is_named_with_its_file_and_row():
     Path("data.csv").write_text("\n".join(lines))
     result = merge()
     assert result.exit_code == 2
-    assert (
-        "X has values as large as 1e+300 (observation 'r3' of data.csv, feature 0), beyond"
-        in result.stderr
-    )
+    assert "observation 'r3' of data.csv has values that are NaN, infinite or" in result.stderr
 
 
 def test_text_that_is_not_utf8_is_written_with_backslashes():

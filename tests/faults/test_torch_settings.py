@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 import unsplit
-from unsplit.networks.training.progress import Reporter, StepRecord
 
 X, LABELS = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0], [9, 1]], 40, random_state=0)
 PICTURES = np.random.default_rng(0).integers(0, 200, (160, 12, 12, 3)).astype(np.uint8)
@@ -141,28 +140,3 @@ def test_data_and_networks_made_in_inference_mode_can_be_used() -> None:
         network_there.weight = nn.Parameter(torch.ones(2))
         found = tvd(X_there, backbone=network_there)
     np.testing.assert_array_equal(found, tvd(backbone=network_there))
-
-
-CHANGES: dict[str, Callable[[], object]] = {
-    "gradients": lambda: torch.set_grad_enabled(False),
-    "type": lambda: torch.set_default_dtype(torch.float64),
-    "precision": lambda: torch.set_float32_matmul_precision("medium"),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_progress_function_cannot_change_the_settings_of_a_run(change: str) -> None:
-    class Changing(Reporter):
-        def on_step(self, step: StepRecord) -> None:
-            CHANGES[change]()
-
-    expected = tvd()
-    for progress in (lambda _: CHANGES[change](), Changing()):
-        np.testing.assert_array_equal(tvd(progress=progress), expected)
-        assert torch.is_grad_enabled()
-        assert torch.get_default_dtype() == torch.float32
-        assert torch.get_float32_matmul_precision() == "highest"
-    trials = unsplit.select(
-        X, LABELS, ["mlp"], **QUICK, progress=lambda *_: CHANGES[change]()
-    ).trials
-    assert trials[0].epochs == 2

@@ -10,7 +10,7 @@ from typing import Any
 import unsplit
 from benchmarks.peers.task import Outcome, Task
 from unsplit import ClusterMerger
-from unsplit.merging.options import MergeOptions
+from unsplit.merging.plan import MergeOptions
 
 WITHOUT_NEIGHBOURS = "unsplit, without neighbours"
 # One setting of the merge changed, the same networks and neighbours.  Under the names of recorded

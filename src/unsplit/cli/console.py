@@ -22,13 +22,6 @@ from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter, StepRecord
 from unsplit.pairwise.api import LESS_DATA
 
-# Every new estimate raises these warnings again.
-REPEATED = (
-    errors.SmallClusterWarning,
-    errors.BatchWarning,
-    errors.PartitionWarning,
-    errors.CheckpointWarning,
-)
 # Seconds between two events about the same phase.
 PAUSE = 1.0
 
@@ -127,7 +120,6 @@ class Console(Reporter):
         self.bars = Bars(sys.stderr) if shown and not as_json else None
         self._view: Reporter = self.events or self.bars or Reporter()
         self._phases: list[str] = []
-        self._shown: set[object] = set()
         self._start: float | None = None
 
     def event(self, event: str, **content: Any) -> None:
@@ -204,11 +196,9 @@ class Console(Reporter):
             finally:
                 self._view.close()
 
-    def _warn(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        key: object = category if issubclass(category, REPEATED) else str(message)
-        if key in self._shown:
+    def _warn(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) in self.warnings:
             return
-        self._shown.add(key)
         self.warnings.append(str(message))
         self.event("warning", message=str(message))
         if self.events is None:

@@ -21,7 +21,7 @@ from unsplit.data.saving import output_folder, write_csv
 from unsplit.errors import FeatureWarning, InputError, name_observations
 from unsplit.estimator import ClusterMerger, seeds_of
 from unsplit.merging.neighbours.graph import EUCLIDEAN, METRICS
-from unsplit.merging.options import LABELS_FROM, MergeOptions
+from unsplit.merging.plan import LABELS_FROM, MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.progress import PHASES
 from unsplit.networks.training.ranks import together

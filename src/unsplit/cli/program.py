@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -104,19 +103,6 @@ class Program(PlainErrors, click.Group):
             with suppress(ImportError):  # running the command will say it in one sentence
                 import_module(f"unsplit.cli.{COMMANDS[name]}")
 
-    def resolve_command(
-        self, context: click.Context, arguments: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was typed; for one that does not exist, say what to type."""
-        name = arguments[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            close = get_close_matches(name.lower(), COMMANDS, 1)
-            if not close and os.path.exists(name):
-                close = [f"merge {name}"]
-            advice = f"did you mean `unsplit {close[0]}`?" if close else "see `unsplit --help`."
-            context.fail(f"No such command {name!r}; {advice}")
-        return super().resolve_command(context, arguments)
-
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Load a command, or return None if there is none of this name."""
         if name not in COMMANDS:
@@ -141,3 +127,7 @@ def main(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+# Not loaded; click names the one that was meant.
+main.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]

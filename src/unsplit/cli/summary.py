@@ -9,10 +9,9 @@ from unsplit._typing import Index
 from unsplit.data.labels import is_missing
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.tables import listing
-from unsplit.merging.decision import CANNOT_LINK, UNCLEAR
+from unsplit.merging.decision import CANNOT_LINK, UNCLEAR, Merge
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.merging.review import Merge, members_of_nodes
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.tree import MergeTree, members_of_nodes
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.style import counted, short_name
 from unsplit.report.sections import CUT_OUT_OF_FEATURES
@@ -34,7 +33,11 @@ def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str
     >>> of_merge(tree, n_noise=0)[0]
     'Merged 3 clusters into 2.'
     """
-    lines = [_result(tree, requested)]
+    as_requested = ", as requested" if requested else ""
+    lines = [f"Merged {tree.n_initial:,} clusters into {tree.n_clusters:,}{as_requested}."]
+    if not tree.taken.any():
+        apart = counted(tree.n_initial, "cluster")
+        lines = [f"Merged nothing: all {apart} stayed apart{as_requested}."]
     if not requested:
         lines.append(f"Merging stopped because {tree.stopped}.")
     if tree.how_stable is not None:
@@ -51,12 +54,12 @@ def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str
         last = tree.merges[n_taken - 1]
         lines += [f"Last pair merged: {_pair(tree, last)}", f"  {last.why}"]
     if n_taken < len(tree.merges):
-        apart = tree.merges[n_taken]
+        refused = tree.merges[n_taken]
         # If a number was requested, its own reason may be one to merge.
-        reason = f"because {tree.stopped}" if requested else apart.because
-        if apart.stage == CANNOT_LINK:
-            reason = apart.why
-        lines += [f"First pair kept apart: {_pair(tree, apart)}", f"  {reason}"]
+        reason = f"because {tree.stopped}" if requested else refused.because
+        if refused.stage == CANNOT_LINK:
+            reason = refused.why
+        lines += [f"First pair kept apart: {_pair(tree, refused)}", f"  {reason}"]
     return lines
 
 
@@ -177,15 +180,6 @@ def of_overclustering(labels: Index) -> str:
     left_out = f"; {n_noise:,} {'is' if n_noise == 1 else 'are'} in no cluster" if n_noise else ""
     clusters = f"{counted(len(sizes), 'cluster')} of {spread}{counted(int(largest), 'observation')}"
     return f"Cut {counted(len(labels), 'observation')} into {clusters}{left_out}."
-
-
-def _result(tree: MergeTree, requested: bool) -> str:
-    as_requested = ", as requested" if requested else ""
-    if not tree.taken.any():
-        return (
-            f"Merged nothing: all {counted(tree.n_initial, 'cluster')} stayed apart{as_requested}."
-        )
-    return f"Merged {tree.n_initial:,} clusters into {tree.n_clusters:,}{as_requested}."
 
 
 def _pair(tree: MergeTree, merge: Merge) -> str:

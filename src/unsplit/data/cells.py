@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.labels import is_gap, is_missing
-from unsplit.data.readers.tables import listing
+from unsplit.data.readers.tables import held
 from unsplit.errors import InputError
 
 # The representation that scanpy's own functions use if they are given none.
@@ -22,7 +21,7 @@ RAW, LAYER = "raw", "layers/"
 
 
 def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
-    """The matrix that cells are compared by, checked, and its name.
+    """The matrix that cells are compared by, and its name.
 
     Parameters
     ----------
@@ -36,7 +35,7 @@ def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
     Returns
     -------
     ndarray or CSR array of shape (n, d)
-        Finite numbers; raw counts are always a CSR array.
+        Raw counts are always a CSR array.
     str
         Such as "X_pca", "layers/counts" or "raw".
     """
@@ -48,8 +47,8 @@ def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
     elif name == RAW:
         if cells.raw is None:
             raise InputError(
-                f"{where} has no raw; name a layer with raw counts ({_shown(cells.layers)}) or a "
-                "representation instead."
+                f"{where} has no raw; name a representation or a layer with raw counts instead "
+                f"({held(list(cells.layers), RAW, 'layers')})."
             )
         found = cells.raw.X
     elif name == "X":
@@ -58,8 +57,9 @@ def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
         known = [*cells.obsm.keys(), "X"]
         require_key("representation", name, known, where, "representations")
         found = cells.obsm[name]
+    if found is None:
+        raise InputError(f"{where} has no X; name a representation in obsm, such as {USUAL}.")
     values = _in_memory(found)
-    _check_values(values, name, where, cells.obs.index)
     if name != RAW and not name.startswith(LAYER):
         return values, name
     _check_counts(values, name, where)
@@ -159,20 +159,11 @@ def require_key(what: str, name: str, known: Iterable[Any], where: str, plural: 
     --------
     >>> require_key("column", "Leidn", ["leiden", "donor"], "adata.obs", "columns")
     Traceback (most recent call last):
-    unsplit.errors.InputError: adata.obs has no column 'Leidn' (its columns: 'leiden', 'donor'); ...
+    unsplit.errors.InputError: adata.obs has no column 'Leidn' (close: 'leiden'; its columns: ...
     """
     names = [str(key) for key in known]
-    if name in names:
-        return
-    lower = {key.lower(): key for key in names}
-    close = [lower[key] for key in get_close_matches(str(name).lower(), lower, 3, 0.6)]
-    close += [key for key in names if str(name).lower() in key.lower() and key not in close]
-    if not names:
-        raise InputError(f"{where} has no {what} {name!r}, and no {plural} at all.")
-    advice = f"did you mean {close[0]!r}?" if close else "check the name."
-    first = close + [key for key in names if key not in close]
-    held = listing(names if len(names) <= 8 else first)
-    raise InputError(f"{where} has no {what} {name!r} (its {plural}: {held}); {advice}")
+    if name not in names:
+        raise InputError(f"{where} has no {what} {name!r} ({held(names, name, plural)}).")
 
 
 def clusterings_in(obs: Any) -> list[str]:
@@ -196,33 +187,12 @@ def clusterings_in(obs: Any) -> list[str]:
     return sorted(found, key=lambda name: not re.search("leiden|louvain|cluster", name.lower()))
 
 
-def _shown(layers: Any) -> str:
-    names = list(layers.keys())
-    return f"its layers: {listing(names)}" if names else "it has no layers"
-
-
 def _in_memory(values: Any) -> Any:
     """Read what is backed by a file, and turn frames and views into plain arrays."""
-    if values is None:
-        return None
     for method in ("to_memory", "compute", "to_numpy"):  # sparse on disk, dask, data frames
         if hasattr(values, method):
             values = getattr(values, method)()
     return scipy.sparse.csr_array(values) if scipy.sparse.issparse(values) else np.asarray(values)
-
-
-def _check_values(values: Any, name: str, where: str, cells: Any) -> None:
-    if values is None:
-        raise InputError(f"{where} has no X; name a representation in obsm, such as {USUAL}.")
-    if values.ndim != 2 or values.shape[0] != len(cells) or not values.shape[1]:
-        raise InputError(
-            f"{name} of {where} must have one row for each of the {len(cells):,} cells, got shape "
-            f"{values.shape}; compute it again."
-        )
-    if values.dtype.kind not in "fiub":
-        raise InputError(
-            f"{name} of {where} must hold numbers, got values of type {values.dtype}; name another."
-        )
 
 
 def _check_counts(values: Any, name: str, where: str) -> None:

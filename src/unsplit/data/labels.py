@@ -110,10 +110,13 @@ def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
     Examples
     --------
     >>> label_array(np.ma.masked_array([3, 4, 5], mask=[False, True, False]))
-    array([ 3, -1,  5])
+    array([3, None, 5], dtype=object)
     """
     if hasattr(labels, "requires_grad"):  # a torch tensor, without needing torch
         labels = cast(Any, labels).detach()
+    if isinstance(labels, np.ma.MaskedArray) and np.ma.getmaskarray(labels).any():
+        masked, labels = labels, labels.data.astype(object)
+        labels[np.ma.getmaskarray(masked)] = None
     try:
         values = np.asarray(labels)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -122,14 +125,7 @@ def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
             f"{name} must be one integer or string per observation, but cannot be made an array "
             f"({reason}); pass a one-dimensional array."
         ) from None
-    if isinstance(labels, np.ma.MaskedArray):
-        # −1, NaN or None, whichever their type can hold.
-        gap = {"i": -1, "f": np.nan}.get(values.dtype.kind)
-        hidden = np.ma.getmaskarray(labels)
-        if hidden.any():
-            values = np.array(values, object if gap is None else values.dtype)
-            values[hidden] = gap
-    elif (
+    if (
         values.dtype.kind in "US"
         and values.ndim == 1
         and isinstance(labels, (list, tuple))

@@ -1,24 +1,39 @@
-"""Merging: distances and options in, a merge tree out."""
+"""Merging: distances and options in, a merge tree out; and how stable it is."""
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unsplit._typing import Index, Node
 from unsplit.data.labels import refuse_annotated
 from unsplit.devices import available_memory, check_seed, memory_errors, require_memory
 from unsplit.errors import InputError, option
-from unsplit.merging.decision import NEIGHBOURS, Always, Auto, Rule
-from unsplit.merging.loop import MergeState, agglomerate, assigned_slots
-from unsplit.merging.neighbours.graph import NeighbourGraph, graph_of_scores, renumbered
-from unsplit.merging.options import MergeOptions, check_same_clusters
-from unsplit.merging.plan import MergeInputs, Plan, are_cores, neighbourhoods_of
-from unsplit.merging.remerge import can_be_repeated, stability_of
+from unsplit.merging import limits
+from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Always, Auto, Merge, Rule, Stability
+from unsplit.merging.loop import agglomerate, merge_allowed
+from unsplit.merging.neighbours.evidence import Neighbourhoods
+from unsplit.merging.neighbours.graph import (
+    NeighbourGraph,
+    graph_of_scores,
+    graph_of_some,
+    renumbered,
+)
+from unsplit.merging.plan import (
+    MergeInputs,
+    MergeOptions,
+    Plan,
+    are_cores,
+    check_same_clusters,
+    neighbourhoods_of,
+    warn_of_partition,
+)
 from unsplit.merging.tree import MergeTree, with_stability
-from unsplit.pairwise.result import PairwiseTVD
+from unsplit.pairwise.result import PairwiseTVD, estimate_of_some
 from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
 # Matrices of all pairs that merging holds at the same time, measured at 3,500 clusters: distances,
@@ -102,7 +117,6 @@ def merge(
     """
     check_seed(random_state)
     options = MergeOptions(n_clusters, max_tvd, alpha, rank_by, rule=rule, labels_from=labels_from)
-    check_wasserstein(distances, options)
     options = options.with_constraints(constraints)
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
         if neighbours is None and isinstance(distances, PairwiseTVD):
@@ -140,37 +154,28 @@ def merge_with(
     on_merge : callable, optional
         Called after every merge with the number of merges so far.
     """
-    inputs = merge_inputs(distances, neighbours)
-    _check(inputs, options)
-    plan = Plan.of(inputs, options, assigned_slots(assigned, inputs.order))
-    rule, pairs = plan.rule(), plan.pairs(inputs)
-    judged = neighbourhoods_of(inputs, pairs, random_state)
-    state = plan.state(
-        MergeState,
-        (inputs, pairs, judged),
-        on_merge=on_merge,
-        compare_all=not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS)),
-    )
-    record = agglomerate(state, rule)
-    sizes = inputs.sizes[np.argsort(inputs.order)]
-    tree = record.tree(inputs.ids, sizes, inputs.order, pairs.ranking.statistic, options)
-    if not can_be_repeated(inputs.result, options):
-        return tree
-    return with_stability(tree, stability_of(plan, record, judged))
-
-
-def _check(inputs: MergeInputs, options: MergeOptions) -> None:
-    """Refuse options that need more than there is, and more clusters than fit into memory."""
+    inputs = merge_inputs(distances, options, neighbours)
     result = inputs.result
     if inputs.is_sparse:
         options.check_sparse()
     else:
         check_memory(len(inputs.ids), MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None)
+    plan = Plan.of(inputs, options, assigned)
+    warn_of_partition(result, options)
+    rule, pairs = plan.rule(), plan.pairs(inputs)
+    judged = neighbourhoods_of(inputs, pairs, random_state)
+    everything = not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS))
+    state = plan.state(inputs, pairs, judged, on_merge=on_merge, compare_all=everything)
+    agglomerate(state, rule)
+    tree = state.tree(inputs.ids, options.answers)
+    if not can_be_repeated(result, options):
+        return tree
+    return with_stability(tree, stability_of(plan, state.merges[: state.n_taken], judged))
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
-    """Raise an error if so many matrices of all pairs would not fit into memory.
+    """Raise an error if matrices of all pairs would not fit into memory.
 
     Parameters
     ----------
@@ -192,15 +197,23 @@ def check_memory(n_clusters: int, matrices: int) -> None:
 
 def merge_inputs(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
-    graph: NeighbourGraph | None = None,
+    options: MergeOptions,
+    graph: NeighbourGraph | None,
 ) -> MergeInputs:
-    """Check the input and put its clusters in order."""
+    """Check the input, and put its clusters in the order in which they first appear."""
     if not isinstance(distances, PairwiseTVD) and graph is not None:
         raise InputError(
             "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
             "neighbours out."
         )
     if isinstance(distances, PairwiseWasserstein):
+        if options.number is None or options.rank_by != "auto":
+            raise InputError(
+                "distances is a PairwiseWasserstein, which is in the unit of X, so it can only be "
+                f"merged to a given number of clusters, without {option('rank_by')}; pass "
+                f"{option('n_clusters')}, or pass {option('n_clusters', 1)} and cut the tree with "
+                "tree.cut(height=...)."
+            )
         k = distances.n_clusters
         matrix = _known(distances)
         return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
@@ -215,19 +228,6 @@ def merge_inputs(
     if graph is not None:
         graph = renumbered(graph, np.argsort(order))
     return MergeInputs(ids, order, result.sizes, result=result, graph=graph)
-
-
-def check_wasserstein(distances: object, options: MergeOptions) -> None:
-    """Refuse options that take distances for TVDs, if they are Wasserstein distances."""
-    if not isinstance(distances, PairwiseWasserstein):
-        return
-    if options.number is None or options.rank_by != "auto":
-        raise InputError(
-            "distances is a PairwiseWasserstein, which is in the unit of X, so it can only be "
-            f"merged to a given number of clusters, without {option('rank_by')}; pass "
-            f"{option('n_clusters')}, or pass {option('n_clusters', 1)} and cut the tree with "
-            "tree.cut(height=...)."
-        )
 
 
 def _known(distances: PairwiseWasserstein) -> NDArray[np.float64]:
@@ -262,3 +262,100 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
     if not np.allclose(matrix, matrix.T):
         raise InputError("distances must be symmetric; average the matrix with its transpose.")
     return (matrix + matrix.T) / 2
+
+
+# --- stability ------------------------------------------------------------------------------------
+
+# Every re-merge draws four fifths of the observations, in the graph and among the held-out scores,
+# and merges by the same ranking and the same rule, beginning with what no draw would change.
+# Networks are not trained again, no neighbours are searched for, and edges are compared with the
+# same structureless data.
+N_REMERGES = 20
+DRAWN = 0.8  # share of the observations that a re-merge draws
+# Where neighbours decide, no more held-out observations are needed; tests need as many as they had.
+MOST_HELD_OUT = 5_000
+# More clusters would take too long.
+MOST_CLUSTERS = 1_000
+
+
+def can_be_repeated(result: PairwiseTVD | None, options: MergeOptions) -> bool:
+    """Whether re-merges are cheap and mean something: by *auto* or to a number of clusters."""
+    if result is None or result.is_sparse or not result.has_scores:
+        return False
+    return result.n_clusters <= MOST_CLUSTERS and not options.names_rule
+
+
+def sure_merges(merges: Sequence[Merge], k: int) -> list[Merge]:
+    """The merges of k clusters that are so strong that every re-merge would make them."""
+    found: list[Merge] = []
+    number: dict[Node, Node] = dict(zip(range(k), range(k), strict=True))
+    for step, merge in enumerate(merges):
+        left, right = number.get(merge.left), number.get(merge.right)
+        sure = merge.stage == BY_RULE and merge.strength >= limits.SURE
+        if sure and left is not None and right is not None:
+            number[k + step] = k + len(found)
+            found.append(replace(merge, left=left, right=right))
+    return found
+
+
+def stability_of(plan: Plan, taken: Sequence[Merge], judged: Neighbourhoods | None) -> Stability:
+    """Merge again and again, judging by the same structureless data as ``judged``.
+
+    Whatever number was requested, re-merges stop by themselves: only that says how sure it is.
+    """
+    inputs = plan.inputs
+    plan = replace(plan, options=replace(plan.options, n_clusters=None))
+    rule, sure = plan.rule(), sure_merges(taken, len(inputs.ids))
+    found = []
+    for part, evidence in _redrawn(inputs, judged, plan.by):
+        state = plan.state(part, plan.pairs(part), evidence, merges=sure, is_recorded=False)
+        merge_allowed(state, rule)
+        found.append(np.unique(state.firsts, return_inverse=True)[1])
+    return Stability(np.stack(found)[:, np.argsort(inputs.order)])
+
+
+def _redrawn(
+    inputs: MergeInputs, judged: Neighbourhoods | None, by: str
+) -> Iterator[tuple[MergeInputs, Neighbourhoods | None]]:
+    """Resampled estimates and graphs, and the evidence from these graphs."""
+    result, graph = inputs.result, inputs.graph
+    assert result is not None
+    # Always the same draws, and from no generator that anything else draws from.
+    rng = np.random.default_rng(0)
+    by_content = result.scores.by_content
+    clusters = result.scores.clusters[by_content]
+    groups = None if result.scores.groups is None else result.scores.groups[by_content]
+    n_edges = None if graph is None else graph.edges_between()
+    most = MOST_HELD_OUT if by == NEIGHBOURS else len(clusters)
+    for _ in range(N_REMERGES):
+        part = estimate_of_some(result, np.sort(by_content[_drawn(clusters, most, rng, groups)]))
+        drawn, evidence = None, None
+        if judged is not None and n_edges is not None:
+            some = judged.sample
+            drawn = graph_of_some(some, _drawn(some.clusters, len(some.clusters), rng, some.groups))
+            evidence = Neighbourhoods(drawn, rng)
+            # What was too rare in the sample is still judged by all edges.
+            evidence.count(n_edges)
+            evidence.is_sample = judged.is_sample
+            evidence.curve, evidence.only_decides = judged.curve, True
+        yield replace(inputs, result=part, graph=drawn), evidence
+
+
+def _drawn(
+    clusters: Index, most: int, rng: np.random.Generator, groups: Index | None = None
+) -> Index:
+    """Positions of a random part in which every cluster keeps one observation at least.
+
+    It consists of whole groups, if there are any.
+    """
+    n = len(clusters)
+    if groups is not None:
+        units = np.unique(groups)
+        drawn = rng.choice(units, max(1, round(DRAWN * len(units))), replace=False)
+        positions = np.flatnonzero(np.isin(groups, drawn) | (groups < 0))
+        if len(positions) > most:
+            positions = rng.choice(positions, most, replace=False)
+    else:
+        positions = rng.choice(n, min(most, round(DRAWN * n)), replace=False)
+    first = np.unique(clusters, return_index=True)[1]
+    return np.union1d(positions, first[clusters[first] >= 0])

@@ -7,13 +7,17 @@ rule assumes.  The verdict sums up the same evidence in a word, whatever was don
 
 import math
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
+from unsplit._typing import Cluster, Index, Matrix, Node
 from unsplit.merging import limits
-from unsplit.merging.evidence import Contrast, Evidence
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods
+from unsplit.merging.pairs import Contrast, Mixtures
 from unsplit.pairwise.statistics import adjust_for_pairs
 
 # --- what is known about a pair -------------------------------------------------------------------
@@ -29,13 +33,13 @@ class Pair:
     Parameters
     ----------
     a, b : int
-        Their slots.
+        The two, by their first members.
     statistic : float
         What ranked the pair.
     n_pairs : int
         Number of pairs of initial clusters that may be equal
         (:attr:`unsplit.PairwiseTVD.n_possibly_equal`).
-    evidence : Evidence or None
+    evidence : Mixtures or None
         The held-out scores; None for a plain matrix.
     neighbourhoods : Neighbourhoods or None
         Evidence from the neighbour graph.
@@ -52,11 +56,11 @@ class Pair:
         p-value of "same distribution", if it need not be computed.
     """
 
-    a: int
-    b: int
+    a: Cluster
+    b: Cluster
     statistic: float
     n_pairs: int
-    evidence: Evidence | None
+    evidence: Mixtures | None
     neighbourhoods: Neighbourhoods | None = None
     at_random: bool = False
     nearest_tvd: float = 0.0
@@ -120,38 +124,6 @@ class Pair:
         if self.contrast is None or self.nearest_tvd > limits.LARGE_TVD:
             return False
         return self.p_adjusted > level and self.contrast.interval[1] <= limits.LARGE_TVD
-
-
-class PairEvidence(NamedTuple):
-    """The evidence about two clusters as numbers; NaN for what is unknown.
-
-    Parameters
-    ----------
-    low, high : float
-        95 % confidence interval of the TVD that the network finds; the true one is at least
-        ``low``.
-    p_adjusted : float
-        Adjusted p-value of "same distribution".
-    strength : float
-        How strongly the neighbour graph connects the two; 1 is the limit.
-    smaller : int
-        Number of observations in the smaller cluster.
-    tvd : float
-        The TVD; of a plain matrix its distance.
-    edges : float
-        Number of edges between the two in the neighbour graph.
-    stability : float
-        Share of the re-merges of resampled data in which the two are together.
-    """
-
-    low: float
-    high: float
-    p_adjusted: float
-    strength: float = math.nan
-    smaller: int = sys.maxsize
-    tvd: float = math.nan
-    edges: float = math.nan
-    stability: float = math.nan
 
 
 # --- reasons and decisions ------------------------------------------------------------------------
@@ -270,6 +242,172 @@ class Ending(NamedTuple):
     undone: tuple[int, ...] = ()
 
 
+# --- records of pairs -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A merge of two clusters, or a pair that was left when merging stopped.
+
+    Parameters
+    ----------
+    left, right : int
+        The two clusters, numbered as in a SciPy linkage: 0 … k−1 are the initial clusters in the
+        order of ``MergeTree.cluster_ids``, and step t makes cluster k + t.
+    size_left, size_right : int
+        Number of observations in each.
+    statistic : float
+        The statistic that ranked the pair, at the time of the merge.
+    height : float
+        Largest statistic so far, because heights in a SciPy linkage must not decrease.
+    tvd, low, high : float
+        Total variation distance between the two and its 95 % interval; NaN without scores.  The
+        interval is about what the network can tell apart: the clusters differ by ``low`` at
+        least, and may differ by more than ``high``.
+    p_adjusted : float
+        p-value of "same distribution" times the number of pairs of initial clusters that may be
+        equal, at most 1, as in :class:`unsplit.PairwiseTVD`.
+    edges : float
+        Number of edges between the two in the neighbour graph.  This and the next three are NaN
+        without a graph, and for clusters that were split at random.
+    times_chance : float
+        Weight of these edges relative to a random graph with the same degrees.
+    neck : float
+        Width of the graph where the two meet relative to its width inside them, from 0 to 1; NaN
+        in many dimensions.
+    strength : float
+        How strongly the graph connects the two; parts of one cluster have at least 1.
+    stage : str
+        How it came about: one of :data:`STAGES`.
+    reason : str
+        What the rule decided by: one of :data:`REASONS`.
+    limit : float
+        What the rule compared the evidence with; NaN if with nothing.
+    note : str
+        The words of a rule of the user; otherwise empty.
+    stability : float
+        Share of the re-merges of resampled data in which the two are together: the mean over pairs
+        of an initial cluster of each, larger clusters counting more.  NaN if nothing was repeated.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> tree.merges[0].left, tree.merges[0].right, tree.merges[0].height
+    (0, 1, 0.1)
+    """
+
+    left: Node
+    right: Node
+    size_left: int
+    size_right: int
+    statistic: float
+    height: float
+    tvd: float
+    low: float
+    high: float
+    p_adjusted: float
+    edges: float
+    times_chance: float
+    neck: float
+    strength: float
+    stage: str
+    reason: str
+    limit: float
+    note: str
+    stability: float = math.nan
+
+    @property
+    def why(self) -> str:
+        """Why the two were merged, or why they were not, in words."""
+        return why(self.stage, self.because)
+
+    @property
+    def because(self) -> str:
+        """What the rule says of the two, in words."""
+        return because(Reason(self.reason, self.limit, self.note), self)
+
+    @property
+    def verdict(self) -> str:
+        """The evidence in a word: same, probably same, unclear or different."""
+        return verdict(self)
+
+    @property
+    def smaller(self) -> int:
+        """Number of observations in the smaller of the two."""
+        return min(self.size_left, self.size_right)
+
+    @property
+    def distance(self) -> float:
+        """The TVD; of a plain matrix what it holds."""
+        return self.statistic if math.isnan(self.tvd) else self.tvd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stability:
+    """Re-merges of the same initial clusters, each with another part of the observations.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (r, k)
+        New cluster of every initial one in each of r re-merges, numbered from 0.
+
+    Examples
+    --------
+    >>> two = Stability(np.array([[0, 0, 1], [0, 1, 2]]))
+    >>> two.shares[0]
+    array([1. , 0.5, 0. ])
+    >>> two.numbers
+    {2: 1, 3: 1}
+    >>> two
+    Stability: 2 re-merges of resampled data leave 2 to 3 clusters
+    """
+
+    groups: Index
+
+    def __post_init__(self) -> None:
+        self.groups.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"Stability: {self.sentence}"
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """How many re-merges leave each number of clusters."""
+        return dict(sorted(Counter((self.groups.max(axis=1) + 1).tolist()).items()))
+
+    @property
+    def sentence(self) -> str:
+        """How many clusters the re-merges leave, in words."""
+        least, most = min(self.numbers), max(self.numbers)
+        span = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        clusters = "cluster" if most == 1 else "clusters"
+        return f"{len(self.groups)} re-merges of resampled data leave {span} {clusters}"
+
+    @cached_property
+    def shares(self) -> Matrix:
+        """Share of the re-merges in which two initial clusters are together, shape (k, k)."""
+        k = self.groups.shape[1]
+        found = np.zeros((k, k))
+        for groups in self.groups:
+            found += groups[:, None] == groups
+        return found / len(self.groups)
+
+    def between(self, left: list[int], right: list[int], sizes: Index) -> float:
+        """Mean share of all pairs of an initial cluster of one side and one of the other.
+
+        Parameters
+        ----------
+        left, right : lists of int
+            The initial clusters of both sides.
+        sizes : ndarray of shape (k,)
+            Number of observations in each; larger clusters count more.
+        """
+        weights = np.outer(sizes[left], sizes[right])
+        share = float(np.average(self.shares[np.ix_(left, right)], weights=weights))
+        return min(1.0, round(share, 6))
+
+
 # --- reasons and endings in English ---------------------------------------------------------------
 
 # Reasons that need no numbers.
@@ -295,34 +433,25 @@ STAGES_IN_WORDS = {
 }
 
 
-def because(reason: Reason, known: PairEvidence) -> str:
-    """Say what a rule found about a pair.
-
-    Examples
-    --------
-    >>> connected = PairEvidence(0.9, 1.0, 1e-9, strength=1.3, edges=120)
-    >>> because(Reason(GRAPH, 1.0), connected)
-    'strongly connected: strength 1.3, merged from 1 on (120 edges)'
-    >>> because(Reason(SIGNIFICANCE, 0.05), connected)
-    'significant difference: adjusted p 1e-09'
-    """
+def because(reason: Reason, known: Merge) -> str:
+    """Say what a rule found about a pair."""
     if reason.kind == GRAPH:
         return _connected(known, reason.limit)
     if reason.kind == OVERRULED:
         strength = f"strength {told_apart(known.strength, reason.limit)[0]}"
         least = f"merged from {reason.limit:g} on" if math.isfinite(reason.limit) else "not counted"
         return (
-            f"cannot decide: TVD {known.tvd:.2f}, and too few observations to overrule it "
+            f"cannot decide: TVD {known.distance:.2f}, and too few observations to overrule it "
             f"({strength}, {least})"
         )
     if reason.kind == UNDECIDED:
         return (
-            f"cannot decide: TVD {known.tvd:.2f}, but too few observations for a significant "
+            f"cannot decide: TVD {known.distance:.2f}, but too few observations for a significant "
             f"difference (adjusted p {known.p_adjusted:.2g})"
         )
     if reason.kind == MAX_TVD:
-        side = "at most" if known.tvd <= reason.limit else "above"
-        return f"TVD {known.tvd:.3f} is {side} {reason.limit:g}"
+        side = "at most" if known.distance <= reason.limit else "above"
+        return f"TVD {known.distance:.3f} is {side} {reason.limit:g}"
     if reason.kind in (SIGNIFICANCE, ALIKE):
         found = "no significant" if known.p_adjusted > reason.limit else "significant"
         most = f", TVD at most {known.high:.2f}" if reason.kind == ALIKE else ""
@@ -382,7 +511,7 @@ def _ended(ending: Ending) -> str:
     }.get(ending.kind, ending.note)
 
 
-def _connected(known: PairEvidence, limit: float) -> str:
+def _connected(known: Merge, limit: float) -> str:
     if known.edges == 0:
         return "no edge between them in the neighbour graph"
     how = "strongly" if known.strength >= limit else "weakly"
@@ -452,15 +581,13 @@ class UsersRule:
 class Always:
     """Allow every pair, because the number of clusters decides when to stop."""
 
+    kind: str = CLOSEST  # of the reason
     ending = Ending(CLOSEST)
     reach = None
 
     def judge(self, pair: Pair) -> Decision:
         """Allow the pair."""
-        return _CLOSEST
-
-
-_CLOSEST = Decision(True, Reason(CLOSEST))
+        return Decision(True, Reason(self.kind))
 
 
 @dataclass(frozen=True)
@@ -588,18 +715,11 @@ class WithinBatches:
 SAME, PROBABLY_SAME, UNCLEAR, DIFFERENT = WORDS = ("same", "probably same", "unclear", "different")
 
 
-def verdict(known: PairEvidence) -> str:
+def verdict(known: Merge) -> str:
     """The evidence about two clusters in one of four words; "unclear" if nothing is known.
 
     Neighbours alone never say "same": of the pairs they were surest about, a few in a hundred were
     of two groups (docs/stopping.md).
-
-    Examples
-    --------
-    >>> [verdict(PairEvidence(*e)) for e in ((0.0, 0.1, 1.0), (0.0, 0.7, 1.0), (0.3, 0.6, 1e-5))]
-    ['same', 'unclear', 'different']
-    >>> [verdict(PairEvidence(0.9, 1.0, 1e-9, strength=strength)) for strength in (0.2, 3)]
-    ['different', 'probably same']
     """
     by_test = _by_test(known.low, known.high, known.p_adjusted)
     if math.isnan(known.strength):
@@ -607,14 +727,8 @@ def verdict(known: PairEvidence) -> str:
     return min(by_test, _by_neighbours(known), key=WORDS.index)
 
 
-def doubt(known: PairEvidence) -> float:
-    """Distance of the evidence from its limit on a log scale; 0 is as uncertain as can be.
-
-    Examples
-    --------
-    >>> doubt(PairEvidence(0.3, 0.6, 0.05)), doubt(PairEvidence(0.3, 0.6, 0.0, strength=1.0))
-    (0.0, 0.0)
-    """
+def doubt(known: Merge) -> float:
+    """Distance of the evidence from its limit on a log scale; 0 is as uncertain as can be."""
     if not math.isnan(known.strength):
         return abs(math.log(max(known.strength, 1e-300)))
     p = known.p_adjusted
@@ -633,7 +747,7 @@ def _by_test(low: float, high: float, p: float) -> str:
     return PROBABLY_SAME if high <= limits.LARGE_TVD else UNCLEAR
 
 
-def _by_neighbours(known: PairEvidence) -> str:
+def _by_neighbours(known: Merge) -> str:
     if known.strength < limits.WEAK:
         return UNCLEAR if known.stability > limits.SELDOM else DIFFERENT
     few = known.smaller < limits.FEWEST_TO_OVERRULE and known.strength < limits.OVERRULING

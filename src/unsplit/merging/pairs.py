@@ -1,28 +1,36 @@
-"""All pairs of clusters in matrices: what ranks them, the closest one, and those refused.
+"""All pairs of clusters: how close they are, the closest one, and what held-out scores say of two.
 
-Clusters are slots 0 … k−1; merging b into a empties slot b.  The same for very many clusters, of
-which only some pairs are stored, is in :mod:`unsplit.merging.sparse_pairs`.
+A merged cluster has the row of its first member.  The same for very many clusters, of which only
+some pairs are stored, is in :mod:`unsplit.merging.sparse_pairs`.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from heapq import heappop, heappush
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from unsplit._typing import Index, Matrix
-from unsplit.merging.decision import Reason
+from unsplit._typing import Cluster, Index, Matrix
 from unsplit.merging.neighbours.graph import Connections
+from unsplit.pairwise import statistics as stats
+from unsplit.pairwise.divergences import HeldoutScores, log_of_shares
+from unsplit.pairwise.groups import counts_of_pair, group_p_value
+from unsplit.pairwise.result import PairwiseTVD
 
 # How many nearest ones of each remaining cluster are reported as kept apart.
 N_NEAREST = 10
-# If many clusters are equally near, this many are searched for the next one before all are.
-NEXT = 64
+# Of all intervals of the TVD.
+CONFIDENCE = 0.95
+# float32 scores (1 GiB) that are held at once.  Fixed, so that results do not depend on the memory
+# of the machine.
+MOST_SCORES = 2**28
 
-Forbidden = Mapping[int, Collection[int]]
-"""By slot, the slots from which ``cannot_link`` keeps it apart."""
+# --- how close they are, and the closest pair ----------------------------------------------------
+
+Forbidden = Mapping[Cluster, Collection[Cluster]]
+"""By cluster, the clusters from which ``cannot_link`` keeps it apart."""
 
 
 def mean_rank(*distances: Matrix) -> Matrix:
@@ -69,7 +77,7 @@ class Linked:
         """The current matrix."""
         return self.matrix
 
-    def merge(self, a: int, b: int) -> Sequence[int]:
+    def merge(self, a: Cluster, b: Cluster) -> Sequence[Cluster]:
         """The Lance–Williams update; every pair of initial clusters counts once, as in SciPy."""
         pair, n_pairs = self.matrix[[a, b]], self.n_pairs[[a, b]]
         total = n_pairs.sum(axis=0)
@@ -79,8 +87,8 @@ class Linked:
         self.n_pairs[a] = self.n_pairs[:, a] = total
         return (a,)
 
-    def row(self, a: int) -> Matrix:
-        """Linkage distance between a and all slots."""
+    def row(self, a: Cluster) -> Matrix:
+        """Linkage distance between a and all clusters."""
         return self.matrix[a]
 
 
@@ -89,7 +97,7 @@ Ranking = Linked | Connections
 
 
 class Pairs:
-    """All pairs of slots: how close they are, and the smallest TVD between initial clusters.
+    """All pairs of clusters: how close they are, and the smallest TVD between initial clusters.
 
     ``tvd`` is None for a plain matrix: then the TVD counts as 1.
     """
@@ -98,23 +106,25 @@ class Pairs:
         self.ranking = ranking
         self.tvd = None if tvd is None else tvd.copy()
 
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Merge b into a and return the slots whose distances have changed."""
+    def merge(self, a: Cluster, b: Cluster) -> Sequence[Cluster]:
+        """Merge b into a and return the clusters whose distances have changed."""
         if self.tvd is not None:
             self.tvd[a] = self.tvd[:, a] = np.minimum(self.tvd[a], self.tvd[b])
         return self.ranking.merge(a, b)
 
-    def nearest_tvd(self, a: int, b: int) -> float:
-        """Smallest TVD between an initial cluster of one slot and one of the other."""
+    def nearest_tvd(self, a: Cluster, b: Cluster) -> float:
+        """Smallest TVD between an initial cluster of one and one of the other."""
         return 1.0 if self.tvd is None else float(self.tvd[a, b])
 
-    def distance(self, a: int, b: int) -> float:
-        """What ranks the pair of two slots."""
+    def distance(self, a: Cluster, b: Cluster) -> float:
+        """What ranks the pair of two clusters."""
         return float(self.ranking.row(a)[b])
 
-    def row(self, slot: int, alive: NDArray[np.bool_], forbidden: Collection[int]) -> Matrix:
-        """Distances from a slot; infinite to those it may not be merged with."""
-        row = np.where(alive, self.ranking.row(slot), np.inf)
+    def row(
+        self, cluster: Cluster, alive: NDArray[np.bool_], forbidden: Collection[Cluster]
+    ) -> Matrix:
+        """Distances from a cluster; infinite to those it may not be merged with."""
+        row = np.where(alive, self.ranking.row(cluster), np.inf)
         row[list(forbidden)] = np.inf
         return row
 
@@ -128,12 +138,12 @@ class Pairs:
         """The search for the closest pair, of which none is refused yet."""
         matrix = self.ranking.distances().copy()
         matrix[~alive] = matrix[:, ~alive] = np.inf
-        for slot, others in forbidden.items():
-            matrix[slot, list(others)] = np.inf
+        for cluster, others in forbidden.items():
+            matrix[cluster, list(others)] = np.inf
         return ClosestPairs(matrix, reach, limit)
 
-    def nearby(self, alive: NDArray[np.bool_]) -> list[tuple[int, int, float]]:
-        """Pairs of each remaining slot and its nearest ones, with their distance."""
+    def nearby(self, alive: NDArray[np.bool_]) -> list[tuple[Cluster, Cluster, float]]:
+        """Pairs of each remaining cluster and its nearest ones, with their distance."""
         left = np.flatnonzero(alive)
         distances = self.ranking.distances()[np.ix_(left, left)]
         np.fill_diagonal(distances, np.inf)
@@ -148,9 +158,9 @@ class ClosestPairs:
     """Distances between clusters, some of which may not be merged.
 
     Every cluster keeps its nearest neighbour, so that finding the closest pair and merging it cost
-    O(k) instead of O(k²).  With ``reach``, only pairs are considered in which one is among so many
-    nearest clusters of the other, including those that were refused; pairs at ``limit`` or beyond
-    are not considered.
+    O(k) instead of O(k²).  With ``reach``, only pairs are considered in which one is among the
+    ``reach`` nearest clusters of the other, including those that were refused; pairs at ``limit``
+    or beyond are not considered.
     """
 
     def __init__(self, distances: Matrix, reach: int | None = None, limit: float = np.inf) -> None:
@@ -193,30 +203,17 @@ class ClosestPairs:
         lost = np.flatnonzero((self.nearest == a) & (row > self.least))
         closer = (row < self.least) | ((row == self.least) & (a < self.nearest))
         self.nearest[closer], self.least[closer] = a, row[closer]
-        self._look_again(self._without_next(lost))
-        self._look_again(np.array([a]))
+        self._look_again(np.append(lost, a))
 
     def forbid(self, a: int, b: int) -> None:
         """Exclude the pair until one of the two gets new distances."""
         self.distances[a, b] = self.distances[b, a] = np.inf
         pair = np.array([a, b])
-        self._look_again(self._without_next(pair[self.nearest[pair] == pair[::-1]]))
+        self._look_again(pair[self.nearest[pair] == pair[::-1]])
 
     def remove(self, a: int) -> None:
         """Remove cluster a."""
         self.set_row(a, np.full(len(self.nearest), np.inf))
-
-    def _without_next(self, rows: Index) -> Index:
-        """Give rows that lost their nearest cluster an equally near one; return those without.
-
-        Only later clusters can be equally near, because the nearest is always the first of them.
-        """
-        columns = self.nearest[rows, None] + np.arange(1, NEXT + 1)
-        columns = np.minimum(columns, len(self.nearest) - 1)
-        tied = self.distances[rows[:, None], columns] == self.least[rows, None]
-        first, found = tied.argmax(axis=1), tied.any(axis=1)
-        self.nearest[rows[found]] = columns[found, first[found]]
-        return rows[~found]
 
     def _look_again(self, rows: Index) -> None:
         self.nearest[rows] = self.distances[rows].argmin(axis=1)
@@ -255,41 +252,192 @@ class Horizons:
         self.n_within[rows] = (distances <= farthest[:, None]).sum(axis=1)
 
 
-Pair = tuple[int, int]
-Objection = tuple[float, float, Reason]
-"""Strength of the objection, the statistic that ranked the pair, and the reason."""
+# --- what the held-out scores say of two clusters -------------------------------------------------
 
 
-class Refused:
-    """Refused pairs with their objections, and a queue that has the weakest objection first."""
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """Score differences z_a − z_b of the held-out observations of clusters a and b.
 
-    def __init__(self) -> None:
-        self.objections: dict[Pair, Objection] = {}
-        self.others: defaultdict[int, set[int]] = defaultdict(set)
-        # Also holds forgotten pairs, which are skipped later; removing them would cost more.
-        self.queue: list[tuple[Objection, Pair]] = []
+    Parameters
+    ----------
+    values : ndarray of shape (m,)
+        z_a − z_b, an estimate of log p_a/p_b.
+    of_a : ndarray of shape (m,)
+        Whether the observation belongs to a; the others belong to b.
+    folds : ndarray of shape (m,)
+        Fold of the network that scored it; with batches its stratum, fold · B + batch.
+    n_folds : int
+        Number of folds or strata.
+    n_batches : int
+        Number of batches, B; each holds observations of both clusters or of neither.
+    groups : ndarray of shape (m,), optional
+        Group of each observation.
+    """
 
-    def __len__(self) -> int:
-        """Number of waiting pairs."""
-        return len(self.objections)
+    values: NDArray[np.float64]
+    of_a: NDArray[np.bool_]
+    folds: Index
+    n_folds: int
+    n_batches: int = 1
+    groups: Index | None = None
 
-    def add(self, pair: Pair, objection: Objection) -> None:
-        """Add a refused pair."""
-        a, b = pair
-        self.objections[pair] = objection
-        self.others[a].add(b)
-        self.others[b].add(a)
-        heappush(self.queue, (objection, pair))
+    @classmethod
+    def of(
+        cls,
+        scores: HeldoutScores,
+        values: NDArray[np.float64],
+        of_a: NDArray[np.bool_],
+        strata: Index,
+        groups: Index | None,
+    ) -> "Contrast":
+        """A contrast that leaves out the batches in which only one of the two occurs."""
+        n_strata, n_batches = len(scores.bias), scores.n_batches
+        if groups is not None:
+            return cls(values, of_a, strata, n_strata, groups=groups)
+        if n_batches > 1:
+            batch = strata % n_batches
+            counts = np.bincount(2 * batch + ~of_a, minlength=2 * n_batches).reshape(-1, 2)
+            shared = counts.min(axis=1)[batch] > 0
+            values, of_a, strata = values[shared], of_a[shared], strata[shared]
+        return cls(values, of_a, strata, n_strata, n_batches)
 
-    def forget(self, slot: int) -> None:
-        """Drop the pairs of a cluster that has changed."""
-        for other in self.others.pop(slot, ()):
-            self.others[other].discard(slot)
-            self.objections.pop((min(slot, other), max(slot, other)))
+    @property
+    def comparable(self) -> bool:
+        """Whether the two can be compared, by a batch that they share or by groups of both."""
+        if self.groups is not None:
+            return bool(self.of_a.any() and not self.of_a.all())
+        return self.n_batches == 1 or len(self.values) > 0
 
-    def weakest(self) -> tuple[Pair, Objection]:
-        """The pair with the weakest objection; among equals the closest, then the first."""
-        while self.objections.get(self.queue[0][1]) != self.queue[0][0]:
-            heappop(self.queue)
-        objection, pair = self.queue[0]
-        return pair, objection
+    @cached_property
+    def counts(self) -> Index:
+        """Held-out observations of a and b by fold or stratum, shape (K, 2)."""
+        flat = np.bincount(2 * self.folds + ~self.of_a, minlength=2 * self.n_folds)
+        return flat.reshape(self.n_folds, 2)
+
+    @cached_property
+    def hit_rate(self) -> NDArray[np.float64]:
+        """Directed hit rates as in :class:`unsplit.PairwiseTVD`, shape (2, 2)."""
+        if not self.comparable:
+            return np.array([[0.5, 1.0], [1.0, 0.5]])
+        if self.n_batches == 1:
+            return _hit_rate(self.values, self.of_a)
+        weights = [stats.pair_weights(counts)[0, 1] for counts in self._batch_counts]
+        batches = [self.folds % self.n_batches == batch for batch in range(self.n_batches)]
+        rates = [_hit_rate(self.values[inside], self.of_a[inside]) for inside in batches]
+        return np.average(rates, axis=0, weights=weights)
+
+    @property
+    def tvd(self) -> float:
+        """Total variation distance."""
+        return float(max(0.0, self.hit_rate[0, 1] + self.hit_rate[1, 0] - 1))
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval of the TVD."""
+        counts, n_networks = self._batch_counts, self.n_folds // self.n_batches
+        n = counts[0] if self.n_batches == 1 else stats.effective_counts(counts)
+        if self.groups is not None:
+            n = counts_of_pair(self.values, self.of_a, self.groups, self.hit_rate)
+        low, high = stats.tvd_interval(self.hit_rate, n, CONFIDENCE, n_networks)
+        return float(low[0, 1]), float(high[0, 1])
+
+    @cached_property
+    def p_value(self) -> float:
+        """One-sided rank-sum p-value of "same distribution"."""
+        if self.groups is not None:
+            return group_p_value(self.values, self.of_a, self.folds, self.groups, self.n_folds)
+        U, n_networks = np.array([self._rank_sum()]), self.n_folds // self.n_batches
+        sides = self.counts[:, :1], self.counts[:, 1:]
+        return float(stats.rank_sum_p_value_of_pairs(U, *sides, n_networks)[0])
+
+    @property
+    def _batch_counts(self) -> Index:
+        """Held-out observations of a and b by batch, shape (B, 2)."""
+        return self.counts.reshape(-1, self.n_batches, 2).sum(axis=0)
+
+    def _rank_sum(self) -> float:
+        """Pairs of an observation of a and one of b with a above b, ties one half.
+
+        They are in the same fold, unless both clusters are small.
+        """
+        n_networks = self.n_folds // self.n_batches
+        larger = self.counts.sum(axis=0).max()
+        small = stats.across_folds(larger, self.n_folds, n_networks)
+        folds = np.zeros_like(self.folds) if small else self.folds
+        # One whole number sorts by fold, then by value, so that all folds are counted at once.
+        n, rank = len(self.values), np.unique(self.values, return_inverse=True)[1]
+        place = folds * n + rank
+        of_a, of_b = place[self.of_a], np.sort(place[~self.of_a])
+        below, up_to = of_b.searchsorted(of_a, "left"), of_b.searchsorted(of_a, "right")
+        in_folds_before = of_b.searchsorted(n * folds[self.of_a])
+        return float((below + up_to).sum() / 2 - in_folds_before.sum())
+
+
+def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[np.float64]:
+    rates = np.full((2, 2), 0.5)
+    for side, margins in enumerate((values[of_a], -values[~of_a])):
+        if len(margins):
+            rates[side, 1 - side] = ((margins > 0) + (margins == 0) / 2).mean()
+    return rates
+
+
+class Mixtures:
+    """The held-out scores of clusters, of which a merged one is the mixture of its members.
+
+    With ``columns`` the scores of all observations are held, which costs O(n) for a merge.  Without
+    them scores are composed when two clusters are compared, which needs no memory, but time for
+    every member of the two.
+    """
+
+    def __init__(self, result: PairwiseTVD, columns: bool = False) -> None:
+        scores = result.scores
+        self.result, self.clusters = result, scores.clusters.copy()
+        order = np.argsort(self.clusters, kind="stable")
+        starts = np.searchsorted(self.clusters[order], np.arange(1, result.n_clusters))
+        self.rows = np.split(order, starts)
+        self.members = [[cluster] for cluster in range(result.n_clusters)]
+        self.z = _columns(scores) if columns else None
+        # By batch; a single row if there are no batches.
+        self.sizes = scores.sizes_in_batches(result.sizes).astype(float)
+
+    @classmethod
+    def of(cls, result: PairwiseTVD) -> "Mixtures":
+        """The faster way if it needs at most a gibibyte, otherwise the smaller one."""
+        few = len(result.scores.rows) * result.n_clusters <= MOST_SCORES
+        return cls(result, columns=few and not result.is_sparse)
+
+    def merge(self, a: Cluster, b: Cluster) -> None:
+        """Add the members of b to a."""
+        if self.z is not None:
+            logs = log_of_shares(self.sizes[:, [a, b]])
+            if len(logs) > 1:
+                logs = logs[self.result.scores.strata % len(logs)]
+            self.z[:, a] = np.logaddexp(self.z[:, a] + logs[:, 0], self.z[:, b] + logs[:, 1])
+            self.sizes[:, a] += self.sizes[:, b]
+        self.members[a] += self.members[b]
+        self.clusters[self.rows[b]] = a
+        self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
+        self.members[b], self.rows[b] = [], self.rows[b][:0]
+
+    def contrast(self, a: Cluster, b: Cluster) -> Contrast:
+        """Score differences between the two mixtures."""
+        scores, sizes = self.result.scores, self.result.sizes
+        index = np.sort(np.concatenate([self.rows[a], self.rows[b]]))
+        if self.z is None:
+            left, right = scores.composed(index, (self.members[a], self.members[b]), sizes).T
+        else:
+            left, right = self.z[index, a], self.z[index, b]
+        difference = (left - right).astype(np.float64)
+        groups = None if scores.groups is None else scores.groups[index]
+        of_a = self.clusters[index] == a
+        return Contrast.of(scores, difference, of_a, scores.strata[index], groups)
+
+
+def _columns(scores: HeldoutScores) -> NDArray[np.float32]:
+    """All scores, in column-major memory, without a copy."""
+    z, done = np.empty((len(scores.rows), scores.n_clusters), np.float32, order="F"), 0
+    for block, _ in scores.blocks():
+        z[done : done + len(block)] = block.numpy()
+        done += len(block)
+    return z

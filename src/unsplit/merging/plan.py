@@ -1,38 +1,38 @@
-"""How a merge is to be done: how the clusters were made, and which rule and ranking that asks for.
+"""What a merge is to do: the options of the user, and the rule and the ranking that they ask for.
 
 Clusters that were split at random cannot be told apart from each other, so tests decide.  Clusters
 that were cut out of the features that are now compared all differ, so neighbours decide.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, pairwise, product
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import KMeans
 
-from unsplit._typing import Index
+from unsplit._typing import Cluster, Index
 from unsplit.devices import generator_of
-from unsplit.errors import PartitionWarning, option, warn
-from unsplit.merging import limits
-from unsplit.merging.decision import (
-    NEIGHBOURS,
-    NO_SHARED_BATCH,
-    ONE_GROUP,
-    TESTS,
-    Alpha,
-    Always,
-    Auto,
-    MaxTVD,
-    Pair,
-    Rule,
-    UsersRule,
-    WithinBatches,
+from unsplit.errors import (
+    InputError,
+    PartitionWarning,
+    check_choice,
+    check_type,
+    is_number,
+    is_whole,
+    option,
+    shown,
+    warn,
 )
-from unsplit.merging.evidence import CONFIDENCE, Mixtures, evidence_of
-from unsplit.merging.loop import MergeState
+from unsplit.merging import decision, limits
+from unsplit.merging.decision import NEIGHBOURS, TESTS, Auto, Pair, Rule
+from unsplit.merging.loop import Constraints, MergeState
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import (
     OBSERVATIONS,
@@ -41,19 +41,248 @@ from unsplit.merging.neighbours.graph import (
     Connections,
     NeighbourGraph,
 )
-from unsplit.merging.options import (
-    CLUSTERING,
-    ELSEWHERE,
-    NEED_NEIGHBOURS,
-    OVERLAP_AND_EDGES,
-    MergeOptions,
-)
-from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
+from unsplit.merging.pairs import CONFIDENCE, Linked, Mixtures, Pairs, mean_rank
+from unsplit.merging.saved_merges import DIFFERENT, SAME, Answer, read_answers
 from unsplit.merging.sparse_pairs import SparseConnections, SparsePairs, pairs_of
+from unsplit.pairwise.divergences import DIVERGENCES
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.statistics import adjust_for_pairs
 
-State = TypeVar("State", bound=MergeState)
+# --- what the user asks for -----------------------------------------------------------------------
+
+# The mean rank of a pair by overlap and by edges.
+OVERLAP_AND_EDGES = "overlap and edges"
+NEED_NEIGHBOURS = ("edges", OVERLAP_AND_EDGES)
+RANKINGS = ("auto", *NEED_NEIGHBOURS, *DIVERGENCES)
+# Where the labels come from: computed from the features that are compared, or not.
+CLUSTERING, ELSEWHERE = "clustering", "elsewhere"
+LABELS_FROM = ("auto", CLUSTERING, ELSEWHERE)
+# Overlap needs all pairs.  What ranks pairs of a sparse estimate instead.
+WITHOUT_OVERLAP = {"overlap": "lecam", OVERLAP_AND_EDGES: "edges"}
+
+Link = Sequence[Any]
+LINKS = ("must_link", "cannot_link")
+
+
+# What refined labels do about initial clusters that lie across a gap.
+IGNORE, CUT, KEEP_NUMBER = GAPS = ("ignore", "cut", "keep number")
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """The options of :func:`unsplit.merge`, under the same names, checked when they are made."""
+
+    n_clusters: int | Sequence[int | None] | None = None
+    max_tvd: float | None = None
+    alpha: float | None = None
+    rank_by: str = "auto"
+    must_link: Sequence[Link] = ()
+    cannot_link: Sequence[Link] = ()
+    rule: Rule | None = None
+    labels_from: str = "auto"
+    # Of a review; the tree remembers them.
+    answers: tuple[Answer, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("rank_by", self.rank_by, RANKINGS)
+        check_choice("labels_from", self.labels_from, LABELS_FROM)
+        self._check_rules()
+        if self.labels_from != "auto" and not self.asks_neighbours:
+            raise InputError(
+                f"{option('labels_from', self.labels_from)} has no effect with "
+                f"{option('max_tvd')}, {option('alpha')}, a rule of yours or a ranking by edges, "
+                "which do not ask where labels come from; leave it out."
+            )
+
+    def _check_rules(self) -> None:
+        names = ("n_clusters", "max_tvd", "alpha", "rule")
+        chosen = [name for name in names if getattr(self, name) is not None]
+        if self.is_pair:
+            chosen.remove("n_clusters")
+        if len(chosen) > 1:
+            two = " and ".join(map(option, chosen))
+            raise InputError(f"{two} are two stopping rules; choose one.")
+        for name in ("max_tvd", "alpha"):
+            value = getattr(self, name)
+            if value is not None and not (is_number(value) and 0 <= value <= 1):
+                raise InputError(f"{option(name)} must lie between 0 and 1, got {shown(value)}.")
+        if self.rule is not None and not callable(getattr(self.rule, "judge", None)):
+            raise InputError(
+                f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
+                "unsplit.merging.decision for examples."
+            )
+
+    def gaps(self, strategy: str) -> str:
+        """What :func:`unsplit.refine` does about gaps after a merge by this strategy of the tree.
+
+        Clusters are cut only where the neighbour graph has merged them and nothing else was asked
+        for: a limit, a rule or links of the user would not hold for parts.
+        """
+        linked = self.must_link or self.cannot_link or self.answers
+        if strategy != "neighbours" or linked or self.names_rule or self.is_pair:
+            return IGNORE
+        return CUT if self.n_clusters is None else KEEP_NUMBER
+
+    @property
+    def names_rule(self) -> bool:
+        """Whether a limit or a rule is named, so that *auto* does not decide."""
+        return any(choice is not None for choice in (self.max_tvd, self.alpha, self.rule))
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether ``n_clusters`` are bounds (fewest, most), and no number that is requested."""
+        n = self.n_clusters
+        return isinstance(n, Sequence) and not isinstance(n, str | bytes) and len(n) == 2
+
+    @property
+    def number(self) -> int | None:
+        """The requested number of clusters, if there is one."""
+        return None if self.is_pair else self.n_clusters  # type: ignore[return-value]
+
+    def constraints(self, cluster_ids: NDArray[Any]) -> Constraints:
+        """Links and bounds for these clusters, or an error that says why there can be none."""
+        k = len(cluster_ids)
+        fewest, most = self._bounds(k)
+        same = [(*a.left, *a.right) for a in self.answers if a.answer == SAME]
+        different = [product(a.left, a.right) for a in self.answers if a.answer == DIFFERENT]
+        known = {str(name): index for index, name in enumerate(cluster_ids.tolist())}
+        must = _indices("must_link", self.must_link, known)
+        must += _indices("constraints", same, known)
+        cannot = _indices("cannot_link", self.cannot_link, known)
+        cannot += _indices("constraints", chain.from_iterable(different), known)
+        joined = [pair for link in must for pair in pairwise(link)]
+        apart = [pair for link in cannot for pair in combinations(link, 2)]
+        n_left = self._without_contradiction(joined, apart, cluster_ids)
+        if n_left < fewest:
+            raise InputError(
+                f"{option('must_link')} leaves {n_left} clusters, fewer than the {fewest} "
+                "requested; drop a link or request fewer clusters."
+            )
+        return Constraints(joined, apart, fewest, most)
+
+    def _bounds(self, k: int) -> tuple[int, int]:
+        """The fewest and the most of k clusters to leave."""
+        n: Any = self.n_clusters
+        fewest, most = n if self.is_pair else (n, n)
+        for bound in (fewest, most):
+            if bound is not None and not (is_whole(bound) and 1 <= bound <= k):
+                raise InputError(
+                    f"{option('n_clusters')} must be a whole number from 1 to {k}, the number of "
+                    f"initial clusters, or a pair (fewest, most), got {shown(n)}."
+                )
+        fewest, most = 1 if fewest is None else int(fewest), k if most is None else int(most)
+        if fewest > most:
+            raise InputError(
+                f"{option('n_clusters')} asks for at least {fewest} and at most {most} clusters; "
+                "swap the two numbers."
+            )
+        return fewest, most
+
+    def _without_contradiction(
+        self, joined: list[tuple[int, int]], apart: list[tuple[int, int]], ids: NDArray[Any]
+    ) -> int:
+        """How many clusters the links leave, unless they both join a pair and keep it apart."""
+        ends = np.array(joined, np.int64).reshape(-1, 2).T
+        linked = csr_array((np.ones(len(joined)), ends), (len(ids), len(ids)))
+        n_left, group = connected_components(linked, directed=False)
+        for a, b in apart:
+            if group[a] == group[b]:
+                raise InputError(
+                    f"{ids[a]} and {ids[b]} are to be kept apart ({option('cannot_link')}, or an "
+                    f"answer), but {option('must_link')} or other answers join them; drop one of "
+                    "these links."
+                )
+        return int(n_left)
+
+    def with_constraints(
+        self, constraints: "str | os.PathLike[str] | Mapping[str, Any] | None"
+    ) -> "MergeOptions":
+        """The same options with links, or with the answers of a review, or with both."""
+        if constraints is None:
+            return self
+        known: Any = constraints
+        if not isinstance(constraints, Mapping) or "format" in constraints:
+            known = {"answers": constraints}
+        if not known or known.keys() - {*LINKS, "answers"}:
+            raise InputError(
+                "constraints must be a file of answers, or a mapping with must_link and "
+                f"cannot_link, got {shown(constraints)}; pass for example "
+                '{"must_link": [(3, 7)]}.'
+            )
+        for name in LINKS:
+            links = known.get(name, ())
+            if isinstance(links, (str, bytes, Mapping)) or not isinstance(links, Iterable):
+                raise InputError(
+                    f"{option(name)} must be a list of pairs of cluster names, got {shown(links)}; "
+                    "pass a list such as [(3, 7)]."
+                )
+        answers = read_answers(known["answers"]) if "answers" in known else ()
+        joined, apart = (tuple(known.get(name, ())) for name in LINKS)
+        return replace(self, answers=answers, must_link=joined, cannot_link=apart)
+
+    @property
+    def asks_neighbours(self) -> bool:
+        """Whether *auto* may decide, so that a neighbour graph is made if none was passed."""
+        return not self.names_rule and self.rank_by not in NEED_NEIGHBOURS
+
+    def check_sparse(self) -> None:
+        """Refuse options that need all pairs, if only confused pairs are stored."""
+        if self.rank_by not in WITHOUT_OVERLAP:
+            return
+        raise InputError(
+            f"{option('rank_by', self.rank_by)} needs the distances of all pairs, and of very many "
+            "clusters only those are stored that are ever confused (a sparse estimate); use "
+            f"{option('rank_by', WITHOUT_OVERLAP[self.rank_by])}, or unsplit.pairwise_tvd with "
+            'form="dense" if its matrices fit into memory.'
+        )
+
+    def check_input(self, has_scores: bool, has_neighbours: bool) -> None:
+        """Refuse options that need more than there is."""
+        knows_when = any(choice is not None for choice in (self.number, self.max_tvd, self.rule))
+        if not knows_when and not has_scores:
+            raise InputError(
+                f"{option('n_clusters')} or {option('max_tvd')} is required for a plain matrix, "
+                "which has no scores to test; pass one of them, or a PairwiseTVD."
+            )
+        if self.rank_by in NEED_NEIGHBOURS and not has_neighbours:
+            raise InputError(
+                f"{option('rank_by', self.rank_by)} needs neighbours; pass "
+                "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
+            )
+
+
+def check_same_clusters(cluster_ids: NDArray[Any], neighbours: NeighbourGraph | None) -> None:
+    """Refuse a neighbour graph that was made from other labels than these clusters."""
+    if neighbours is not None:
+        check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
+        if neighbours.n_clusters != len(cluster_ids):
+            raise InputError(
+                f"neighbours has {neighbours.n_clusters} clusters but distances has "
+                f"{len(cluster_ids)}; make both from the same labels."
+            )
+
+
+def _indices(name: str, links: Iterable[Link], known: Mapping[str, int]) -> list[list[int]]:
+    """Links of two clusters or more by their indices; ``name`` is the option that they are from."""
+    found = []
+    for link in links:
+        several = isinstance(link, Collection) and not isinstance(link, str | bytes)
+        if not several or len({str(cluster) for cluster in link}) < max(2, len(link)):
+            raise InputError(
+                f"{option(name)} must hold pairs of cluster names, got {shown(link)}; pass a list "
+                "such as [(3, 7)]."
+            )
+        for cluster in link:
+            if str(cluster) not in known:
+                raise InputError(
+                    f"{option(name)} names {shown(cluster)}, which is not a cluster; the clusters "
+                    f"are {', '.join(list(known)[:8])}{', …' if len(known) > 8 else ''}."
+                )
+        found.append([known[str(cluster)] for cluster in link])
+    return found
+
+
+# --- how it is done -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +290,7 @@ class MergeInputs:
     """The input with its clusters in the order in which they first appear in the data.
 
     Among equally close pairs the first is merged first; in this order that does not depend on the
-    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in the new one.
+    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in this one.
     """
 
     ids: NDArray[Any]
@@ -82,79 +311,96 @@ class Plan:
     """What a merge and its re-merges have in common.
 
     ``at_random`` are the clusters that were split at random, ``by`` is what decides about most
-    pairs, ``statistic`` what ranks them; ``assigned`` as :func:`assigned_slots` returns it.
+    pairs, ``statistic`` what ranks them.
     """
 
     inputs: MergeInputs
     options: MergeOptions
-    assigned: Index
+    assigned: dict[Cluster, Cluster]
     at_random: NDArray[np.bool_]
     by: str = ""
     statistic: str = "distance"
 
     @classmethod
-    def of(cls, inputs: MergeInputs, options: MergeOptions, assigned: Index) -> "Plan":
+    def of(
+        cls, inputs: MergeInputs, options: MergeOptions, assigned_to: ArrayLike | None
+    ) -> "Plan":
         """Find out how the clusters were made, and what to do about it."""
-        result, graph = inputs.result, inputs.graph
+        result, graph, assigned = inputs.result, inputs.graph, {}
+        if assigned_to is not None:
+            place, targets = np.argsort(inputs.order), np.asarray(assigned_to)
+            small = np.flatnonzero(targets >= 0)
+            assigned = dict(zip(place[small].tolist(), place[targets[small]].tolist(), strict=True))
         if result is None:
             return cls(inputs, options, assigned, np.zeros(len(inputs.ids), bool))
         at_random, by = origin(result, graph, split_at_random(result), options)
-        source = None if graph is None else graph.source
-        statistic = ranking_statistic(options, result, by, source)
+        statistic = _ranking_statistic(options, result, by, graph)
         return cls(inputs, options, assigned, at_random, by, statistic)
 
     def rule(self) -> Rule:
-        """The stopping rule, which keeps pairs apart that cannot be compared."""
-        result = self.inputs.result
-        rule = stopping_rule(result, self.options, self.by)
+        """The stopping rule that the options ask for; *auto* if they name none.
+
+        It keeps pairs apart that cannot be compared.
+        """
+        result, options = self.inputs.result, self.options
+        rule: Rule = Auto(self.by)
+        if options.rule is not None:
+            rule = decision.UsersRule(options.rule)
+        elif options.number is not None:
+            # Merge first what auto would merge, so that the tree is the same as that of auto.
+            rule = decision.Always() if result is None or self.by == TESTS else rule
+        elif options.alpha is not None:
+            rule = decision.Alpha(options.alpha)
+        elif options.max_tvd is not None:
+            rule = decision.MaxTVD(options.max_tvd)
         if result is None or result.is_sparse or result.comparable.all():
             return rule
-        return WithinBatches(rule, NO_SHARED_BATCH if result.n_groups is None else ONE_GROUP)
+        why = decision.NO_SHARED_BATCH if result.n_groups is None else decision.ONE_GROUP
+        return decision.WithinBatches(rule, why)
 
     def pairs(self, inputs: MergeInputs) -> Pairs | SparsePairs:
         """What ranks the pairs of a merge, or of a re-merge of other inputs."""
-        result = inputs.result
+        result, graph, statistic = inputs.result, inputs.graph, self.statistic
         if result is None:
             assert inputs.matrix is not None
-            return Pairs(Linked(inputs.matrix, self.statistic))
+            return Pairs(Linked(inputs.matrix, statistic))
         if result.is_sparse:
-            return pairs_of(result, inputs.graph, self.statistic)
-        return Pairs(_ranking(result, inputs.graph, self.statistic), result.tvd)
+            return pairs_of(result, graph, statistic)
+        if statistic not in NEED_NEIGHBOURS:
+            matrix = result.divergence(statistic)
+            return Pairs(Linked(matrix, statistic, result.comparable), result.tvd)
+        assert graph is not None
+        edges = Connections(graph)
+        if statistic != OVERLAP_AND_EDGES:
+            return Pairs(edges, result.tvd)
+        both = mean_rank(result.divergence("overlap"), edges.distances())
+        return Pairs(Linked(both, statistic, result.comparable), result.tvd)
 
     def state(
         self,
-        kind: type[State],
-        known: tuple[MergeInputs, Pairs | SparsePairs, Neighbourhoods | None],
+        inputs: MergeInputs,
+        pairs: Pairs | SparsePairs,
+        neighbourhoods: Neighbourhoods | None,
         **more: Any,
-    ) -> State:
+    ) -> MergeState:
         """The state with which a merge of these inputs begins."""
-        inputs, pairs, neighbourhoods = known
         result, options = inputs.result, self.options
-        return kind(
-            pairs=pairs,
-            evidence=None if result is None else evidence_of(result),
-            p_values=None if result is None or options.alpha is None else result.p_value,
+        if result is not None:
+            more["evidence"] = Mixtures.of(result)
+            more["small"] = set(np.flatnonzero(result.too_small).tolist())
+            more["n_pairs"] = result.n_possibly_equal
+            more["p_values"] = None if options.alpha is None else result.p_value
+        return MergeState(
+            pairs,
+            inputs.sizes,
+            options.constraints(inputs.ids[inputs.order]),
             neighbourhoods=neighbourhoods,
-            at_random=self.at_random,
+            at_random=set(np.flatnonzero(self.at_random).tolist()),
             both_at_random=needs_both_at_random(self.by, inputs.graph),
-            small=np.zeros(len(inputs.ids), bool) if result is None else result.too_small,
             assigned=self.assigned,
-            n_pairs=1 if result is None else result.n_possibly_equal,
-            constraints=options.constraints(inputs.ids[inputs.order]),
-            sizes=inputs.sizes,
+            order=inputs.order,
             **more,
         )
-
-
-def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> Ranking:
-    """What ranks all pairs."""
-    if statistic not in NEED_NEIGHBOURS:
-        return Linked(result.divergence(statistic), statistic, result.comparable)
-    assert graph is not None
-    if statistic != OVERLAP_AND_EDGES:
-        return Connections(graph)
-    both = mean_rank(result.divergence("overlap"), Connections(graph).distances())
-    return Linked(both, statistic, result.comparable)
 
 
 def neighbourhoods_of(
@@ -172,33 +418,6 @@ def neighbourhoods_of(
     return Neighbourhoods(inputs.graph, rng)
 
 
-def stopping_rule(result: PairwiseTVD | None, options: MergeOptions, by: str) -> Rule:
-    """The rule that the options ask for; *auto* if they name none.
-
-    Parameters
-    ----------
-    result : PairwiseTVD, optional
-        None for a plain matrix.
-    options : MergeOptions
-    by : str
-        What decides about most pairs, as :func:`origin` says.
-    """
-    if options.rule is not None:
-        return UsersRule(options.rule)
-    if options.number is not None:
-        # Merge first what auto would merge, so that the tree is the same as that of auto.
-        plain = result is None or by == TESTS
-        return Always() if plain else Auto(by)
-    if options.max_tvd is None and options.alpha is None:
-        return Auto(by)
-    if result is not None:
-        _warn_of_partition(result)
-    if options.alpha is not None:
-        return Alpha(options.alpha)
-    assert options.max_tvd is not None
-    return MaxTVD(options.max_tvd)
-
-
 def needs_both_at_random(by: str, graph: NeighbourGraph | None) -> bool:
     """Whether tests judge a pair only if both clusters were split at random.
 
@@ -208,22 +427,22 @@ def needs_both_at_random(by: str, graph: NeighbourGraph | None) -> bool:
     return by == NEIGHBOURS and graph is not None and graph.source != SCORES
 
 
-def ranking_statistic(
-    options: MergeOptions, result: PairwiseTVD, by: str, source: str | None
+def _ranking_statistic(
+    options: MergeOptions, result: PairwiseTVD, by: str, graph: NeighbourGraph | None
 ) -> str:
     """The statistic that ranks pairs, where "auto" leaves the choice to us.
 
     Clusters cut out of the same features are ranked by their neighbours, clusters split at random
     by the network.  Cores can nearly all be told apart; what the scores of other observations say
     of them ("overlap") ranks better.  A graph of features that the network does not see knows
-    something else again, so both rank together.  ``source`` is that of the graph, if there is one.
+    something else again, so both rank together.
     """
-    if options.rank_by != "auto":
-        return options.rank_by
-    cores = are_cores(result)
-    if by == NEIGHBOURS:
-        return BY_SOURCE_OF_CORES[source] if cores and source is not None else "edges"
-    return "overlap" if options.number is not None and cores else "lecam"
+    statistic, cores = options.rank_by, are_cores(result)
+    if statistic == "auto" and by == NEIGHBOURS:
+        statistic = BY_SOURCE_OF_CORES[graph.source] if cores and graph is not None else "edges"
+    elif statistic == "auto":
+        statistic = "overlap" if options.number is not None and cores else "lecam"
+    return WITHOUT_OVERLAP.get(statistic, statistic) if result.is_sparse else statistic
 
 
 # How cores are ranked, by what the neighbours of the graph were found in.
@@ -382,8 +601,10 @@ def _median_nearest(result: PairwiseTVD) -> float:
     return float(np.median(nearest)) if len(nearest) else 0.0
 
 
-def _warn_of_partition(result: PairwiseTVD) -> None:
-    if not looks_like_partition(result):
+def warn_of_partition(result: PairwiseTVD | None, options: MergeOptions) -> None:
+    """Warn if ``max_tvd`` or ``alpha`` can merge little, because all clusters differ."""
+    asked = options.max_tvd is not None or options.alpha is not None
+    if result is None or not asked or not looks_like_partition(result):
         return
     warn(
         "the clusters look like a partition of the features they are compared by (median TVD to "

@@ -1,9 +1,10 @@
-"""Saved trees and merges: written, and read back."""
+"""Saved trees, and the answers of a person that the page of a result exports."""
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from unsplit.data.array_files import (
     load_arrays,
     save_arrays,
 )
-from unsplit.merging.answers import listed_answers
-from unsplit.merging.decision import ENDINGS, REASONS, STAGES, Ending
-from unsplit.merging.review import Merge, Stability
+from unsplit.data.saving import reason_of
+from unsplit.errors import InputError, option, shown
+from unsplit.merging.decision import ENDINGS, REASONS, STAGES, Ending, Merge, Stability
 
 FORMAT = "unsplit.MergeTree/7"
 
@@ -123,3 +124,106 @@ def _check(check: ContentCheck, tree: Mapping[str, Any]) -> None:
     names = {name for one in tree["answers"] for name in (*one.left, *one.right)}
     known = names <= {*tree["cluster_ids"].astype(str).tolist()}
     check.require(known, "answers must be about clusters of the tree")
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+ANSWERS = "unsplit.constraints/1"
+SAME, DIFFERENT = "same", "different"
+MAKE_AGAIN = "export it again from the page of the result"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One pair of groups of clusters, called the same or different."""
+
+    answer: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{' + '.join(self.left)} and {' + '.join(self.right)}"
+
+
+def read_answers(constraints: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Answer, ...]:
+    """Read the answers that a page of a result exported.
+
+    Parameters
+    ----------
+    constraints : path or mapping
+        A JSON file, or its content.
+
+    Examples
+    --------
+    >>> content = {"format": ANSWERS, "answers": [{"answer": "same", "left": [1], "right": [2]}]}
+    >>> read_answers(content)
+    (Answer(answer='same', left=('1',), right=('2',)),)
+    """
+    if isinstance(constraints, Mapping):
+        return _answers("constraints", constraints)
+    if not isinstance(constraints, str | os.PathLike):
+        raise InputError(
+            f"constraints must be a file or its content, got {shown(constraints)}; pass the path "
+            "of the JSON file that the page exported."
+        )
+    where = os.fspath(constraints)
+    try:
+        content = json.loads(Path(where).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{where} cannot be opened ({reason_of(error)}); check its name."
+        ) from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{where} is not valid JSON, or it is damaged; {MAKE_AGAIN}.") from None
+    return _answers(where, content)
+
+
+def _answers(where: str, content: Any) -> tuple[Answer, ...]:
+    kind = content.get("format") if isinstance(content, Mapping) else None
+    if kind != ANSWERS:
+        raise InputError(
+            f"{where} does not hold answers from a review: its format is {shown(kind)} instead of "
+            f"{ANSWERS!r}; {MAKE_AGAIN}, or use {option('must_link')} and {option('cannot_link')}."
+        )
+    return listed_answers(where, content.get("answers"))
+
+
+def listed_answers(where: str, listed: Any) -> tuple[Answer, ...]:
+    """Turn a list of plain mappings into answers.
+
+    Parameters
+    ----------
+    where : str
+        What messages call the place where the list comes from.
+    listed : anything
+        Should be a list of mappings with "answer", "left" and "right".
+
+    Examples
+    --------
+    >>> str(listed_answers("a file", [{"answer": "same", "left": ["a"], "right": ["b"]}])[0])
+    'a and b'
+    """
+    if not isinstance(listed, list):
+        raise InputError(f"{where} must hold a list of answers; {MAKE_AGAIN}.")
+    return tuple(_answer(where, i, entry) for i, entry in enumerate(listed, 1))
+
+
+def _answer(where: str, number: int, entry: Any) -> Answer:
+    found = dict(entry) if isinstance(entry, Mapping) else {}
+    sides = [found.get("left"), found.get("right")]
+    good = found.get("answer") in (SAME, DIFFERENT) and all(
+        isinstance(side, list) and side and all(isinstance(n, str | int) for n in side)
+        for side in sides
+    )
+    if not good:
+        raise InputError(
+            f'{where}: answer {number} must have "answer" (same or different) and the names of '
+            f'clusters in "left" and "right"; {MAKE_AGAIN}.'
+        )
+    left, right = (tuple(str(name) for name in side or ()) for side in sides)
+    both = [name for name in left if name in right]
+    if both:
+        raise InputError(
+            f"{where}: answer {number} has cluster {both[0]!r} on both sides; {MAKE_AGAIN}."
+        )
+    return Answer(found["answer"], left, right)

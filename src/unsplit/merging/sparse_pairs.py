@@ -5,6 +5,7 @@ pairs that are not stored are farther apart.  An ordinary merge never enters thi
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from heapq import heapify, heappop, heappush
 
@@ -12,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unsplit._typing import Index, Matrix
+from unsplit._typing import Cluster, Index, Matrix
 from unsplit.merging.neighbours.graph import Connections, MergedRows, NeighbourGraph
-from unsplit.merging.options import WITHOUT_OVERLAP
 from unsplit.merging.pairs import N_NEAREST, Forbidden
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -22,31 +22,30 @@ from unsplit.pairwise.result import PairwiseTVD
 MOST_APART = 10_000
 
 
+def symmetric(k: int, left: Index, right: Index, values: Matrix) -> sparse.csr_array:
+    """Values of pairs of k clusters, zeros too, as a matrix."""
+    ends = np.concatenate([left, right]), np.concatenate([right, left])
+    return sparse.csr_array((np.tile(values, 2), ends), (k, k))
+
+
 class LinkedPairs:
     """Average linkage; pairs that are not stored have the distance 1."""
 
     unlinked = math.inf
 
-    def __init__(
-        self,
-        n_clusters: int,
-        left: Index,
-        right: Index,
-        distances: Matrix,
-        statistic: str,
-    ) -> None:
+    def __init__(self, nearness: sparse.csr_array, statistic: str) -> None:
         self.statistic = statistic
         # How much nearer than 1 the pairs of initial clusters are, added up.
-        self.values = MergedRows(n_clusters, left, right, 1 - distances)
-        self.n_members = [1] * n_clusters
+        self.values = MergedRows(nearness)
+        self.n_members = [1] * nearness.shape[0]
 
-    def merge(self, a: int, b: int) -> Sequence[int]:
+    def merge(self, a: Cluster, b: Cluster) -> Sequence[Cluster]:
         """Every pair of initial clusters counts once, as in SciPy."""
         self.values.merge(a, b)
         self.n_members[a] += self.n_members[b]
         return (a,)
 
-    def near(self, a: int) -> dict[int, float]:
+    def near(self, a: Cluster) -> dict[Cluster, float]:
         """Linkage distances between a and others."""
         row, n, mine = self.values.rows[a], self.n_members, self.n_members[a]
         return {other: 1 - value / (mine * n[other]) for other, value in row.items()}
@@ -56,17 +55,17 @@ class SparseConnections(Connections):
     """Edges between clusters, of which most have none."""
 
     def _store(self, edges: sparse.csr_array) -> None:
-        self.stored = MergedRows.sums(edges)
+        self.stored = MergedRows(edges)
 
-    def weight(self, a: int, b: int) -> float:
+    def weight(self, a: Cluster, b: Cluster) -> float:
         """Summed weight of the edges between two clusters."""
-        return self.stored.get(a, b, 0.0)
+        return self.stored.rows[a].get(b, 0.0)
 
-    def _add_up(self, a: int, b: int) -> None:
+    def _add_up(self, a: Cluster, b: Cluster) -> None:
         self.stored.merge(a, b)
 
-    def near(self, a: int) -> dict[int, float]:
-        """Distances between a and the slots that have edges with it."""
+    def near(self, a: Cluster) -> dict[Cluster, float]:
+        """Distances between a and the clusters that have edges with it."""
         row = self.stored.rows[a]
         others = np.fromiter(row.keys(), np.int64, len(row))
         found = np.fromiter(row.values(), np.float64, len(row))
@@ -79,28 +78,25 @@ SparseRanking = LinkedPairs | SparseConnections
 
 def pairs_of(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> "SparsePairs":
     """The pairs that are confused or have edges."""
-    tvd = MergedRows(
-        result.n_clusters, result.pairs.left, result.pairs.right, result.tvd.values, min
-    )
-    return SparsePairs(_ranking(result, graph, statistic), tvd, result.too_small)
-
-
-def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) -> SparseRanking:
-    statistic = WITHOUT_OVERLAP.get(statistic, statistic)
+    k, known = result.n_clusters, result.pairs
+    ranking: SparseRanking
     if statistic == "edges":
         assert graph is not None
-        return SparseConnections(graph)
-    k, keys = result.n_clusters, result.pairs.keys
-    if graph is not None:
-        left, right = (side.astype(np.int64) for side in graph.edges_between().tocoo().coords)
-        keys = np.union1d(keys, (left * k + right)[left < right])
-    left, right = np.divmod(keys, k)
-    distances = result.divergence(statistic)[left, right]
-    return LinkedPairs(k, left, right, distances, statistic)
+        ranking = SparseConnections(graph)
+    else:
+        keys = known.keys
+        if graph is not None:
+            left, right = (side.astype(np.int64) for side in graph.edges_between().tocoo().coords)
+            keys = np.union1d(keys, (left * k + right)[left < right])
+        left, right = np.divmod(keys, k)
+        distances = result.divergence(statistic)[left, right]
+        ranking = LinkedPairs(symmetric(k, left, right, 1 - distances), statistic)
+    tvd = MergedRows(symmetric(k, known.left, known.right, result.tvd.values), min)
+    return SparsePairs(ranking, tvd, result.too_small)
 
 
 class SparsePairs:
-    """How close the stored pairs are, and the smallest TVD between initial clusters of two slots.
+    """How close the stored pairs are, and the smallest TVD between initial clusters of two.
 
     Pairs that are not in ``tvd`` have the TVD 1; ``unknown`` says of which clusters too few
     observations were held out to know it.
@@ -109,27 +105,27 @@ class SparsePairs:
     def __init__(self, ranking: SparseRanking, tvd: MergedRows, unknown: NDArray[np.bool_]) -> None:
         self.ranking, self.tvd, self.unknown = ranking, tvd, unknown.copy()
 
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Merge b into a and return the slots whose distances have changed."""
+    def merge(self, a: Cluster, b: Cluster) -> Sequence[Cluster]:
+        """Merge b into a and return the clusters whose distances have changed."""
         self.unknown[a] |= self.unknown[b]
         self.tvd.merge(a, b)
         return self.ranking.merge(a, b)
 
-    def nearest_tvd(self, a: int, b: int) -> float:
-        """Smallest TVD between an initial cluster of one slot and one of the other."""
-        least = self.tvd.get(a, b, 1.0)
+    def nearest_tvd(self, a: Cluster, b: Cluster) -> float:
+        """Smallest TVD between an initial cluster of one and one of the other."""
+        least = self.tvd.rows[a].get(b, 1.0)
         # Of a cluster that held nothing out, its side counts as a coin toss.
         return min(least, 0.5) if self.unknown[a] or self.unknown[b] else least
 
-    def distance(self, a: int, b: int) -> float:
-        """What ranks the pair of two slots; 1 if it is not stored."""
+    def distance(self, a: Cluster, b: Cluster) -> float:
+        """What ranks the pair of two clusters; 1 if it is not stored."""
         return self.ranking.near(a).get(b, 1.0)
 
     def row(
-        self, slot: int, alive: NDArray[np.bool_], forbidden: Collection[int]
-    ) -> dict[int, float]:
-        """Distances from a slot to those it may be merged with."""
-        row = self.ranking.near(slot)
+        self, cluster: Cluster, alive: NDArray[np.bool_], forbidden: Collection[Cluster]
+    ) -> dict[Cluster, float]:
+        """Distances from a cluster to those it may be merged with."""
+        row = self.ranking.near(cluster)
         if not forbidden:
             return row
         return {other: distance for other, distance in row.items() if other not in forbidden}
@@ -143,13 +139,13 @@ class SparsePairs:
     ) -> "ClosestStoredPairs":
         """The search for the closest pair, of which none is refused yet."""
         rows = [
-            self.row(slot, alive, forbidden.get(slot, ())) if is_left else {}
-            for slot, is_left in enumerate(alive.tolist())
+            self.row(cluster, alive, forbidden.get(cluster, ())) if is_left else {}
+            for cluster, is_left in enumerate(alive.tolist())
         ]
         return ClosestStoredPairs(rows, reach, limit)
 
     def nearby(self, alive: NDArray[np.bool_]) -> list[tuple[int, int, float]]:
-        """Pairs of each remaining slot and its nearest stored ones, the closest of them."""
+        """Pairs of each remaining cluster and its nearest stored ones, the closest of them."""
         found = set[tuple[float, int, int]]()
         for a, row in enumerate(self.search(alive, {}).near):
             nearest = sorted((distance, b) for b, distance in row.items())[:N_NEAREST]
@@ -157,7 +153,7 @@ class SparsePairs:
         return sorted((a, b, distance) for distance, a, b in sorted(found)[:MOST_APART])
 
     def closest_first(self, alive: NDArray[np.bool_]) -> list[tuple[float, int, int]]:
-        """The stored pairs of the remaining slots with their distances, closest first."""
+        """The stored pairs of the remaining clusters with their distances, closest first."""
         rows = enumerate(self.search(alive, {}).near)
         return sorted((d, left, right) for left, row in rows for right, d in row.items())
 
@@ -167,77 +163,77 @@ class ClosestStoredPairs:
 
     It finds the same pair as :class:`unsplit.merging.pairs.ClosestPairs` would if all other pairs
     were farther away, by a heap.  A merge costs time in proportion to the stored pairs of the two.
-    ``rows`` has by slot the distances to others with which it may be merged, and is changed.
+    ``rows`` has by cluster the distances to others with which it may be merged, and is changed.
     """
 
     def __init__(
         self, rows: list[dict[int, float]], reach: int | None = None, limit: float = math.inf
     ) -> None:
         self.near, self.reach, self.limit = rows, reach, limit
-        # Also holds pairs that have changed, which are skipped later.
-        self.heap: list[tuple[float, int, int]] = []
+        # How often the distances of a cluster were set; pairs in the heap are skipped if it is more
+        # often than when they were added.
+        self.n_set = [0] * len(rows)
+        # Pairs out of reach, by cluster: they are looked at again when it has changed.
+        self.waiting: defaultdict[Cluster, set[Cluster]] = defaultdict(set)
         for a, row in enumerate(rows):
-            for b, distance in row.items():
-                if a < b:
-                    rows[b][a] = distance  # to the bit, whichever way it was rounded
-                    if distance < limit:
-                        self.heap.append((distance, a, b))
+            for b in row:
+                rows[b][a] = row[b]  # to the bit, whichever way it was rounded
+        pairs = ((d, a, b, 0) for a, row in enumerate(rows) for b, d in row.items() if a < b)
+        self.heap = [pair for pair in pairs if pair[0] < limit]
         heapify(self.heap)
-        self.refused: set[tuple[int, int]] = set()
-        # Pairs out of reach, by slot: they are looked at again when the slot has changed.
-        self.waiting: dict[int, set[int]] = {}
 
-    def closest(self) -> tuple[int, int] | None:
+    def closest(self) -> tuple[Cluster, Cluster] | None:
         """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
         while self.heap:
-            distance, a, b = self.heap[0]
-            if self.near[a].get(b) == distance and (a, b) not in self.refused:
+            distance, a, b, n_set = self.heap[0]
+            if n_set == self.n_set[a] + self.n_set[b]:
                 if self._in_reach(distance, a, b):
                     return a, b
-                self.waiting.setdefault(a, set()).add(b)
-                self.waiting.setdefault(b, set()).add(a)
+                self.waiting[a].add(b)
+                self.waiting[b].add(a)
             heappop(self.heap)
         return None
 
-    def distance(self, a: int, b: int) -> float:
+    def distance(self, a: Cluster, b: Cluster) -> float:
         """The distance of a stored pair; infinite if it may not be merged."""
         return self.near[a].get(b, math.inf)
 
-    def forbid(self, a: int, b: int) -> None:
-        """Exclude the pair until one of the two gets new distances."""
-        self.refused.add((a, b))
+    def forbid(self, a: Cluster, b: Cluster) -> None:
+        """Exclude the closest pair, (a, b), until one of the two gets new distances."""
+        heappop(self.heap)
 
-    def remove(self, a: int) -> None:
+    def remove(self, a: Cluster) -> None:
         """Remove cluster a."""
         self.set_row(a, {})
 
-    def set_row(self, a: int, row: dict[int, float]) -> None:
+    def set_row(self, a: Cluster, row: dict[Cluster, float]) -> None:
         """Set the distances from a to other clusters; pairs not in the row may not be merged."""
+        self.n_set[a] += 1
+        for other in self.waiting.pop(a, ()):
+            self.waiting[other].discard(a)
         for other in self.near[a].keys() - row.keys():
             del self.near[other][a]
-            self.refused.discard((a, other) if a < other else (other, a))
-            self._look_again(other)
-        for other, distance in row.items():
-            pair = (a, other) if a < other else (other, a)
-            self.near[other][a] = distance
-            self.refused.discard(pair)
-            if distance < self.limit:
-                heappush(self.heap, (distance, *pair))
             self._look_again(other)
         self.near[a] = row
-        self.waiting.pop(a, None)
+        for other, distance in row.items():
+            self.near[other][a] = distance
+            self._add(a, other)
+            self._look_again(other)
+
+    def _add(self, a: Cluster, b: Cluster) -> None:
+        distance, n_set = self.near[a][b], self.n_set[a] + self.n_set[b]
+        if distance < self.limit:
+            heappush(self.heap, (distance, min(a, b), max(a, b), n_set))
 
     def _in_reach(self, distance: float, a: int, b: int) -> bool:
-        return any(self._is_near(distance, slot) for slot in (a, b))
+        return any(self._is_near(distance, cluster) for cluster in (a, b))
 
-    def _is_near(self, distance: float, slot: int) -> bool:
-        row, reach = self.near[slot], self.reach
+    def _is_near(self, distance: float, cluster: Cluster) -> bool:
+        row, reach = self.near[cluster], self.reach
         return reach is None or len(row) <= reach or distance <= sorted(row.values())[reach - 1]
 
-    def _look_again(self, slot: int) -> None:
-        """Pairs of a slot that were out of reach may be in reach now."""
-        for other in self.waiting.pop(slot, ()):
-            distance = self.near[slot].get(other)
-            if distance is not None and distance < self.limit:
-                pair = (slot, other) if slot < other else (other, slot)
-                heappush(self.heap, (distance, *pair))
+    def _look_again(self, cluster: Cluster) -> None:
+        """Pairs of a cluster that were out of reach may be in reach now."""
+        for other in self.waiting.pop(cluster, ()):
+            self.waiting[other].discard(cluster)
+            self._add(cluster, other)

@@ -1,7 +1,8 @@
-"""The result of merging: a complete tree and its cut."""
+"""The result of merging: a complete tree and its cut, and what is reported of its merges."""
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
@@ -9,32 +10,147 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
-from unsplit._typing import Index
+from unsplit._typing import Cluster, ClusterId, Index, Node
 from unsplit.data.labels import encode_labels, like
 from unsplit.data.saving import data_frame
 from unsplit.errors import InputError, is_number, is_whole, option, shown
-from unsplit.merging.answers import Answer
-from unsplit.merging.decision import (
-    BEYOND,
-    CANNOT_LINK,
-    CUT_AT_HEIGHT,
-    CUT_AT_NUMBER,
-    MUST_LINK,
-    REQUESTED,
-    Ending,
-    stopped,
+from unsplit.merging import decision, limits
+from unsplit.merging.decision import BEYOND, CANNOT_LINK, Ending, Merge, Stability
+from unsplit.merging.saved_merges import Answer, read_tree, write_tree
+
+
+def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[Cluster]]:
+    """The initial clusters in every node of the tree."""
+    members = [[cluster] for cluster in range(n_initial)]
+    for merge in merges:
+        members.append(members[merge.left] + members[merge.right])
+    return members
+
+
+MERGED, APART = "merged", "kept apart"
+NUMBERS = (
+    *("size_left", "size_right", "tvd", "low", "high", "p_adjusted"),
+    *("edges", "times_chance", "neck", "strength", "stability"),
 )
-from unsplit.merging.review import (
-    Explanation,
-    Merge,
-    Row,
-    Stability,
-    explained,
-    members_of_nodes,
-    review_table,
-)
-from unsplit.merging.saved_merges import read_tree, write_tree
+OF_RULE = ("stage", "reason", "limit", "why")
+# Verdicts in order of urgency; the second place is that of decisions against the verdict.
+RANKS = (decision.UNCLEAR, None, decision.PROBABLY_SAME, decision.DIFFERENT, decision.SAME)
+# How pairs come about that a link or a number decides.
+NOT_BY_RULE = (decision.MUST_LINK, decision.CANNOT_LINK, decision.NUMBER, decision.REACHED)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A pair, and the step that merged it; None for a pair kept apart.
+
+    ``taken_apart`` says that the rule had merged the pair, and a cut or an undo took it apart.
+    """
+
+    pair: Merge
+    step: int | None
+    taken_apart: bool = False
+
+    @property
+    def done(self) -> str:
+        """Whether the pair was merged or kept apart."""
+        return APART if self.step is None else MERGED
+
+    @property
+    def against_evidence(self) -> bool:
+        """Whether it was merged though different, or kept apart though the same."""
+        if self.step is None:
+            return self.pair.verdict in (decision.SAME, decision.PROBABLY_SAME)
+        return self.pair.verdict == decision.DIFFERENT
+
+    @property
+    def by_request(self) -> bool:
+        """Whether a link, a cut or a requested number decided, not the rule."""
+        stage = self.pair.stage
+        cut = self.taken_apart if self.step is None else stage == decision.BEYOND
+        any_pair = self.pair.reason == decision.CLOSEST
+        return cut or any_pair or stage in NOT_BY_RULE
+
+    @property
+    def urgency(self) -> tuple[int, bool, float, float]:
+        """Sort key: pairs to look at first are smallest, and the least certain come first.
+
+        Pairs of tiny clusters are always unclear and come after those that a person can decide.
+        """
+        word, pair = self.pair.verdict, self.pair
+        rank = RANKS.index(None if self.against_evidence else word)
+        tiny = min(pair.size_left, pair.size_right) < limits.FEW
+        if math.isnan(pair.tvd):
+            return rank, False, 0.0, pair.statistic
+        return (
+            rank,
+            tiny,
+            decision.doubt(pair),
+            pair.tvd if self.step is None else -pair.tvd,
+        )
+
+
+MOST_NAMES = 8
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why two initial clusters are together or apart.
+
+    Parameters
+    ----------
+    a, b : str
+        Their names.
+    together : bool
+        Whether they are in the same cluster of this cut.
+    step : int
+        The merge of the tree that joins them, made or not.
+    left, right : tuple of str
+        The initial clusters on both sides of the pair that was judged; ``a`` is on the left.
+    pair : Merge
+        The evidence about that pair.
+    reason : str
+        Why it was merged or kept apart, in words.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
+    >>> found = tree.why(1, 2)
+    >>> found.together, found.step, found.left, found.right
+    (False, 1, ('0', '1'), ('2',))
+    """
+
+    a: str
+    b: str
+    together: bool
+    step: int
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    pair: Merge
+    reason: str
+
+    @property
+    def verdict(self) -> str:
+        """The evidence in a word: same, probably same, unclear or different."""
+        return self.pair.verdict
+
+    def __str__(self) -> str:
+        where = "one cluster" if self.together else "different clusters"
+        done = f"step {self.step} merged" if self.together else "kept apart"
+        lines = [
+            f"{self.a} and {self.b} are in {where}",
+            f"{done}: {_listed(self.left)} and {_listed(self.right)}",
+            f"reason: {self.reason}",
+            f"verdict: {self.verdict}",
+        ]
+        if not math.isnan(self.pair.stability):
+            lines.append(f"stability: together in {self.pair.stability:.0%} of the re-merges")
+        if not self.together:
+            lines.append(f"step {self.step} of the tree would merge them")
+        return "\n  ".join(lines)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,15 +208,15 @@ class MergeTree:
     @property
     def stopped(self) -> str:
         """Why merging stopped, in words."""
-        return stopped(self.ending)
+        return decision.stopped(self.ending)
 
     @property
     def how_stable(self) -> str | None:
         """How many clusters re-merges leave, in words; None if that is not known."""
         if self.stability is None:
             return None
-        told = "Without a requested number, " if self.ending.kind == REQUESTED else ""
-        return f"{told}{self.stability.sentence}."
+        start = "Without a requested number, " if self.ending.kind == decision.REQUESTED else ""
+        return f"{start}{self.stability.sentence}."
 
     @property
     def n_initial(self) -> int:
@@ -126,23 +242,20 @@ class MergeTree:
     def groups(self) -> Index:
         """New cluster of every initial one, shape (k,), numbered by first member."""
         k = self.n_initial
-        parent = list(range(2 * k - 1))
-        for step in np.flatnonzero(self.taken).tolist():
-            parent[self.merges[step].left] = parent[self.merges[step].right] = k + step
-        # Parents have higher numbers, so a single pass from the top finds all roots.
-        for node in range(2 * k - 2, -1, -1):
-            parent[node] = parent[parent[node]]
-        roots, first, groups = np.unique(parent[:k], return_index=True, return_inverse=True)
-        number = np.empty(len(roots), np.int64)
-        number[np.argsort(first)] = np.arange(len(roots))
-        return number[groups]
+        steps = np.flatnonzero(self.taken)
+        made = [self.merges[step] for step in steps.tolist()]
+        sides = np.array([(merge.left, merge.right) for merge in made], np.int64)
+        above = np.repeat(k + steps, 2)
+        edges = csr_array((np.ones(len(above)), (sides.ravel(), above)), (2 * k - 1, 2 * k - 1))
+        # SciPy numbers components by their first node, and the initial clusters come first.
+        return connected_components(edges, directed=False)[1][:k].astype(np.int64)
 
     @property
-    def mapping(self) -> dict[Any, int]:
+    def mapping(self) -> dict[ClusterId, int]:
         """Old name to new cluster."""
         return dict(zip(self.cluster_ids.tolist(), self.groups.tolist(), strict=True))
 
-    def merged_groups(self) -> list[list[Any]]:
+    def merged_groups(self) -> list[list[ClusterId]]:
         """The names of the initial clusters in every new cluster that was made of two or more.
 
         Other tools take merges in this form, such as SpikeInterface's
@@ -220,8 +333,16 @@ class MergeTree:
         if (n_clusters is None) == (height is None):
             raise InputError("cut takes one of n_clusters and height; pass exactly one.")
         if n_clusters is not None:
-            n_taken = self._merges_to(n_clusters)
-            ending = Ending(CUT_AT_NUMBER, n_clusters)
+            k = self.n_initial
+            fewest, most = 1 + self.n_forbidden, k - self.n_linked
+            if not is_whole(n_clusters) or not fewest <= n_clusters <= most:
+                because = " without breaking a link" if (fewest, most) != (1, k) else ""
+                raise InputError(
+                    f"{option('n_clusters', n_clusters)} is not possible{because}; choose {fewest} "
+                    f"to {most}."
+                )
+            n_taken = k - n_clusters
+            ending = Ending(decision.CUT_AT_NUMBER, n_clusters)
         else:
             assert height is not None
             if not is_number(height):
@@ -231,7 +352,7 @@ class MergeTree:
             heights = np.array([merge.height for merge in self.merges])
             n_taken = int(np.searchsorted(heights, height, side="right"))
             n_taken = min(max(n_taken, self.n_linked), self.n_initial - 1 - self.n_forbidden)
-            ending = Ending(CUT_AT_HEIGHT, float(height))
+            ending = Ending(decision.CUT_AT_HEIGHT, float(height))
         return replace(self, taken=np.arange(self.n_initial - 1) < n_taken, ending=ending)
 
     def undo(self, step: int) -> "MergeTree":
@@ -275,7 +396,7 @@ class MergeTree:
         Returns
         -------
         dict of str to list
-            Columns are the step, the fields of :class:`unsplit.merging.review.Merge`, the
+            Columns are the step, the fields of :class:`unsplit.merging.tree.Merge`, the
             reason in words, the verdict, and whether the merge is part of the result.
 
         Examples
@@ -337,9 +458,19 @@ class MergeTree:
         # Not of later merges: in a large tree, the members of all nodes would be too many.
         n_made = int(np.flatnonzero(self.taken)[-1]) + 1 if self.taken.any() else 0
         members = members_of_nodes(self.merges[:n_made], self.n_initial)
-        names = [[str(self.cluster_ids[leaf]) for leaf in sorted(below)] for below in members]
-        clusters = [int(self.groups[below[0]]) for below in members]
-        return review_table(self.reviewed, names, clusters)
+        names = [" + ".join(self._names(below)) for below in members]
+        pairs = [row.pair for row in self.reviewed]
+        return {
+            "verdict": [pair.verdict for pair in pairs],
+            "done": [row.done for row in self.reviewed],
+            "left": [names[pair.left] for pair in pairs],
+            "right": [names[pair.right] for pair in pairs],
+            **{name: [getattr(pair, name) for pair in pairs] for name in NUMBERS},
+            "new_left": [int(self.groups[members[pair.left][0]]) for pair in pairs],
+            "new_right": [int(self.groups[members[pair.right][0]]) for pair in pairs],
+            "step": [row.step for row in self.reviewed],
+            **{name: [getattr(pair, name) for pair in pairs] for name in OF_RULE},
+        }
 
     @cached_property
     def reviewed(self) -> list[Row]:
@@ -358,13 +489,13 @@ class MergeTree:
             if sides <= left:
                 yield Row(pair, None, taken_apart=was_merged)
 
-    def _known_pairs(self) -> dict[frozenset[int], tuple[Merge, bool]]:
+    def _known_pairs(self) -> dict[frozenset[Node], tuple[Merge, bool]]:
         """The pairs of which the evidence is known, and whether merging had merged them."""
         beyond = (BEYOND, CANNOT_LINK)
         merged = {_sides(merge): (merge, merge.stage not in beyond) for merge in self.merges}
         return merged | {_sides(pair): (pair, False) for pair in self.apart}
 
-    def why(self, a: Any, b: Any) -> Explanation:
+    def why(self, a: ClusterId, b: ClusterId) -> Explanation:
         """Why two initial clusters are together in this cut, or why they are not.
 
         Parameters
@@ -389,9 +520,58 @@ class MergeTree:
           verdict: unclear
           step 1 of the tree would merge them
         """
-        return explained(self, self._known_pairs(), a, b)
+        first, second = self._cluster("a", a), self._cluster("b", b)
+        if first == second:
+            raise InputError(f"a and b are both cluster {shown(a)}; name two different clusters.")
+        above = self._above(first), self._above(second)
+        step = min(set(above[0]) & set(above[1])) - self.n_initial
+        made = {*range(self.n_initial), *(self.n_initial + np.flatnonzero(self.taken)).tolist()}
+        roots = [max(made.intersection(nodes)) for nodes in above]
+        together = roots[0] == roots[1]
+        # A pair of clusters of this cut, if it was compared; otherwise the pair that joins them.
+        known, joining = self._known_pairs(), self.merges[step]
+        pair, was_merged = known.get(frozenset(roots), known[_sides(joining)])
+        if together:
+            pair = joining
+        sides = [self._below(pair.left), self._below(pair.right)]
+        left, right = (self._names(side) for side in sorted(sides, key=lambda s: first not in s))
+        reason = _reason(pair, together, was_merged and not together)
+        return Explanation(str(a), str(b), together, step, left, right, pair, reason)
 
-    def name(self, node: int) -> str:
+    def _cluster(self, name: str, cluster: ClusterId) -> Cluster:
+        names = self.cluster_ids.astype(str).tolist()
+        if str(cluster) not in names:
+            first = f"{', '.join(names[:MOST_NAMES])}{', …' if len(names) > MOST_NAMES else ''}"
+            raise InputError(
+                f"{name} names {shown(cluster)}, which is not a cluster of the tree; the clusters "
+                f"are {first}."
+            )
+        return names.index(str(cluster))
+
+    def _names(self, clusters: Sequence[Cluster]) -> tuple[str, ...]:
+        return tuple(str(self.cluster_ids[cluster]) for cluster in sorted(clusters))
+
+    def _above(self, cluster: Cluster) -> list[Node]:
+        """An initial cluster and the nodes above it."""
+        nodes = [cluster]
+        for step, merge in enumerate(self.merges):
+            if nodes[-1] in (merge.left, merge.right):
+                nodes.append(self.n_initial + step)
+        return nodes
+
+    def _below(self, node: Node) -> list[Cluster]:
+        """The initial clusters in a node."""
+        found, nodes = [], [node]
+        while nodes:
+            node = nodes.pop()
+            if node < self.n_initial:
+                found.append(node)
+            else:
+                merge = self.merges[node - self.n_initial]
+                nodes += [merge.left, merge.right]
+        return found
+
+    def name(self, node: Node) -> str:
         """The name of an initial cluster, or ``"step 3"`` for the cluster that step 3 made.
 
         Parameters
@@ -525,39 +705,11 @@ class MergeTree:
     @property
     def n_linked(self) -> int:
         """How many of the first merges were required by ``must_link``."""
-        return sum(merge.stage == MUST_LINK for merge in self.merges)
-
-    def _merges_to(self, n_clusters: int) -> int:
-        k = self.n_initial
-        fewest, most = 1 + self.n_forbidden, k - self.n_linked
-        if not is_whole(n_clusters) or not fewest <= n_clusters <= most:
-            because = " without breaking a link" if (fewest, most) != (1, k) else ""
-            raise InputError(
-                f"{option('n_clusters', n_clusters)} is not possible{because}; choose {fewest} to "
-                f"{most}."
-            )
-        return k - n_clusters
+        return sum(merge.stage == decision.MUST_LINK for merge in self.merges)
 
 
-def _sides(pair: Merge) -> frozenset[int]:
+def _sides(pair: Merge) -> frozenset[Node]:
     return frozenset((pair.left, pair.right))
-
-
-def renumbered(merge: Merge, order: Index) -> Merge:
-    """The merge with leaves numbered as in ``cluster_ids``.
-
-    Parameters
-    ----------
-    merge : Merge
-    order : ndarray of shape (k,)
-        Number of each leaf, in the order of the loop.
-    """
-    k = len(order)
-    if merge.left >= k and merge.right >= k:
-        return merge
-    left, right = (int(order[n]) if n < k else n for n in (merge.left, merge.right))
-    # Not replace(), which takes twice as long.
-    return Merge(**{**vars(merge), "left": left, "right": right})
 
 
 def with_stability(tree: MergeTree, stability: Stability) -> MergeTree:
@@ -570,3 +722,14 @@ def with_stability(tree: MergeTree, stability: Stability) -> MergeTree:
 
     merges, apart = tuple(map(known, tree.merges)), tuple(map(known, tree.apart))
     return replace(tree, merges=merges, apart=apart, stability=stability)
+
+
+def _reason(pair: Merge, together: bool, taken_apart: bool) -> str:
+    if pair.stage == decision.BEYOND:
+        return f"{pair.because}; merged by this cut" if together else pair.because
+    return f"{pair.why}; taken apart by a cut or an undo" if taken_apart else pair.why
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
+    return " + ".join([*names[:MOST_NAMES], *more])

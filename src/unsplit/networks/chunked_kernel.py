@@ -2,8 +2,7 @@
 
 They turn scores into slopes, where the products before and after stay with the libraries of the
 GPU, and move the weights of a large head.  Without Triton, which is part of torch for CUDA on
-Linux, :mod:`unsplit.networks.chunked` and :mod:`unsplit.networks.training.group` do the same
-in plain torch.
+Linux, :mod:`unsplit.networks.chunked` does the same in plain torch.
 
 Every program of a kernel has sums of its own in memory, which are added up at the end: adding to
 one place from many programs would make the last digits depend on which comes first.

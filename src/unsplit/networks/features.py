@@ -15,10 +15,12 @@ from unsplit.data.readers.api import read
 from unsplit.data.readers.observations import Observations
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import Generators, choose_device, usual_settings
-from unsplit.errors import InputError, check_choice, check_flag, check_whole, shown
+from unsplit.errors import InputError, check_choice, check_flag, check_type, check_whole, shown
 from unsplit.networks.backbones.images import without_classifier
 from unsplit.networks.network import refuse_gaps
-from unsplit.networks.registry import features_of
+from unsplit.networks.training.loop import (
+    features_of,
+)
 
 Transform = Callable[[Tensor], Tensor]
 KINDS = ("images", "vectors", "points", "sequences")
@@ -75,7 +77,14 @@ def features(
     >>> unsplit.features(nn.Sequential(nn.AvgPool2d(4), nn.Flatten()), images).shape
     (5, 12)
     """
-    _check(network, transform, kind, batch_size, progress)
+    advice = "pass the network first and the observations second"
+    check_type("network", network, nn.Module, advice)
+    if transform is not None and not callable(transform):
+        raise InputError(f"transform must be a function or None, got {shown(transform)}.")
+    if kind is not None:
+        check_choice("kind", kind, KINDS)
+    check_whole("batch_size", batch_size, 1, "64 is usual")
+    check_flag("progress", progress)
     if isinstance(X, (str, os.PathLike)):
         X = read(X)
     where = choose_device(device)
@@ -94,22 +103,6 @@ def features(
             parts.append(values.float().cpu().numpy())
             bar.update(len(index))
     return np.concatenate(parts)
-
-
-def _check(
-    network: object, transform: object, kind: object, batch_size: object, progress: object
-) -> None:
-    if not isinstance(network, nn.Module):
-        raise InputError(
-            f"network must be a torch.nn.Module, got an object of type {type(network).__name__}; "
-            "pass the network first and the observations second."
-        )
-    if transform is not None and not callable(transform):
-        raise InputError(f"transform must be a function or None, got {shown(transform)}.")
-    if kind is not None:
-        check_choice("kind", kind, KINDS)
-    check_whole("batch_size", batch_size, 1, "64 is usual")
-    check_flag("progress", progress)
 
 
 def _prepared(batch: Tensor, transform: Transform | None) -> Tensor:

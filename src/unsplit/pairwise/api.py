@@ -16,7 +16,6 @@ from torch import nn
 
 from unsplit._typing import Index
 from unsplit.data.array_files import checksum, digest
-from unsplit.data.feature_checks import warn_of_order
 from unsplit.data.labels import (
     EncodedLabels,
     Parts,
@@ -25,7 +24,7 @@ from unsplit.data.labels import (
     refuse_other_order,
 )
 from unsplit.data.rows.base import Rows, canonical_order, is_mapped
-from unsplit.data.rows.kinds import VectorRows, observations
+from unsplit.data.rows.kinds import VectorRows, observations, warn_of_order
 from unsplit.devices import (
     BLOCK_ELEMENTS,
     available_memory,
@@ -52,20 +51,24 @@ from unsplit.errors import (
     warn,
 )
 from unsplit.networks.network import Network
-from unsplit.networks.registry import (
+from unsplit.networks.training.checkpoint import Checkpoint
+from unsplit.networks.training.group import (
+    Fold,
+    draws_in_epoch,
+)
+from unsplit.networks.training.loop import (
     BEST,
     BIG_BATCH,
     FIRST_LAYER,
+    USUAL,
     Backbone,
+    TrainConfig,
     build_network,
     candidates_for,
     is_users,
     recipe_of,
     refuse_for_classifiers,
 )
-from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
 from unsplit.pairwise.groups import has_several_groups, shared_batches
 from unsplit.pairwise.heldout_scores import (
@@ -372,7 +375,7 @@ def require_memory_of_estimate(
     n_numbers = rows.n_features if isinstance(rows, VectorRows) else math.prod(rows.shape)
     clusters = f"{n_clusters:,} clusters of {len(rows):,} observations"
     first, head = 4 * FIRST_LAYER.get(backbone, 0) * n_numbers, 4 * WIDTH * n_outputs
-    # Networks of several folds are tried on a block of scores, others on a batch.
+    # At most as many observations are tried at a time.
     block = BLOCK_ELEMENTS // n_outputs if n_folds > 1 else BIG_BATCH
     n_tried = min(sum(len(fold.validation) for fold in folds), block)
     # Each of several processes trains a part of every head.

@@ -383,7 +383,7 @@ def directed_means(
     """
     import torch
 
-    same, different = function(torch.tensor([0.0, math.inf])).tolist()
+    same, different = function(torch.tensor([0.0, math.inf], device="cpu")).tolist()
     means = mean_over_batches(scores, _means(scores, function, same, ranks), different)
     np.fill_diagonal(means, same)
     return means

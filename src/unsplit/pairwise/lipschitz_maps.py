@@ -43,8 +43,14 @@ from unsplit.data.rows.base import canonical_order
 from unsplit.data.rows.kinds import VectorRows
 from unsplit.devices import generator_of, private_randomness
 from unsplit.networks.network import OwnNumbers
-from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import epoch_minibatches, mean_of_others, own
+from unsplit.networks.training.group import (
+    Fold,
+    epoch_minibatches,
+)
+from unsplit.networks.training.loop import (
+    mean_of_others,
+    own,
+)
 from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, NULL_REACH
 
@@ -458,21 +464,17 @@ def heldout_sums(
     Of the held-out rows of cluster i: the sum of f_ij in each fold (K, k, k), the sum of its square
     over all folds (k, k), and their number (K, k).
     """
-    k, fold_of = means.n_clusters, np.full(len(clusters), -1)
-    for f, fold in enumerate(folds):
-        fold_of[fold.test] = f
+    k = means.n_clusters
     first, second = np.zeros((len(folds), k, k)), np.zeros((k, k))
-    counts = np.stack([np.bincount(clusters[f.test], minlength=k) for f in folds])
-    for i in range(k):
-        members = torch.from_numpy(np.flatnonzero((clusters == i) & (fold_of >= 0)))
+    counts = np.stack([np.bincount(clusters[fold.test], minlength=k) for fold in folds])
+    for f, i in np.argwhere(counts > 0).tolist():
+        members = torch.from_numpy(folds[f].test[clusters[folds[f].test] == i])
         for part in members.split(ROWS_AT_ONCE):
             rows = x[part.to(x.device)]
             raw, mapped = (t.cpu().double().numpy() for t in (rows, maps(rows[None])))
-            for f in np.unique(fold_of[part]):
-                at = fold_of[part] == f
-                values = _values(raw[at], mapped[f][:, at], means, choice[f, i], (int(f), i))
-                first[f, i] += values.sum(axis=0)
-                second[i] += np.square(values).sum(axis=0)
+            values = _values(raw, mapped[f], means, choice[f, i], (f, i))
+            first[f, i] += values.sum(axis=0)
+            second[i] += np.square(values).sum(axis=0)
     return first, second, counts
 
 

@@ -59,11 +59,10 @@ def save_figures(
     axes = {"dendrogram": dendrogram(tree), "merge_curve": merge_curve(tree)}
     if tvd is not None:
         axes["distances"] = distances(tree, tvd)
-    paths = [Path(folder) / f"{name}.png" for name in axes]
+    figures = {Path(folder) / f"{name}.png": drawn.figure for name, drawn in axes.items()}
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for path in paths:
+    for path, figure in figures.items():
         with replacing(path) as new:
             # Without the version of matplotlib, which would make the same figure differ.
-            figure = axes[path.stem].figure
             figure.savefig(new, dpi=150, format="png", metadata={"Software": None})
-    return paths
+    return list(figures)

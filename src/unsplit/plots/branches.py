@@ -7,8 +7,7 @@ import numpy as np
 from scipy.cluster import hierarchy
 
 from unsplit.errors import check_whole
-from unsplit.merging.review import members_of_nodes
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.tree import MergeTree, members_of_nodes
 from unsplit.plots import style
 
 # Merges are hidden in larger trees, but those between new clusters only in much larger ones, of

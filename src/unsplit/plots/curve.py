@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from unsplit.merging.review import members_of_nodes
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.tree import MergeTree, members_of_nodes
 from unsplit.plots import style
 
 # Up to this many merges, a line helps to follow them one by one.
@@ -96,20 +95,16 @@ def _name_merges(ax: Any, n_before: int, tree: MergeTree) -> None:
             sides = members[tree.merges[step].left], members[tree.merges[step].right]
             pair = " with ".join(style.node_name(tree, side) for side in sides)
             lines.append(f"{name}: {pair}")
-    look: dict[str, Any] = {"fontsize": style.LARGEST_TEXT, "color": style.INK, "parse_math": False}
-    ax.set_title("\n".join(lines), loc="left", pad=20, **look)
+    title = ax.set_title("\n".join(lines), loc="left", pad=20, parse_math=False)
+    title.set(fontsize=style.LARGEST_TEXT, color=style.INK)
 
 
 def _set_x_axis(ax: Any, n: int, cut: float) -> None:
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-
     if n > FEW_MERGES and cut < n / 20:
-        ax.set_xscale("log")
+        ax.set_xscale("log", subs=[])
         ax.set_xlim(1.05 * n, min(0.9, 0.9 * cut))
-        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.xaxis.set_minor_locator(NullLocator())
     else:
         ax.set_xlim(n + 0.7, 0.3)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        ax.locator_params(axis="x", integer=True, min_n_ticks=1)
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.set_xlabel("clusters left (merging goes from left to right)", color=style.INK)

@@ -6,14 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit.errors import InputError, numeric_array
-from unsplit.merging.review import members_of_nodes
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.tree import MergeTree, members_of_nodes
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots import style
 
 OUTLINE = "#0077BB"
-# Bars beside the rows take turns, so that neighbours can be told apart.
-BARS = (OUTLINE, "#88CCEE")
 
 
 def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> Any:
@@ -72,8 +69,7 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     bar.set_label(style.axis_label("tv").replace(": ", "\n"), color=style.INK)
     bar.ax.tick_params(colors=style.INK)
     bar.outline.set_visible(False)
-    colours = [BARS[i % 2] for i in range(len(groups))]
-    style.write_names(ax, tree, names, "xy", groups, colours)
+    style.write_names(ax, tree, names, "xy", groups, [OUTLINE] * len(groups))
     return ax
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.data.readers.tables import require_module
 from unsplit.errors import InputError, check_type, shown
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.divergences import DIVERGENCES
@@ -58,20 +59,6 @@ def base_height(tree: MergeTree) -> float:
     return low - 0.04 * ((high - low) or 1.0)
 
 
-def group_name(tree: MergeTree, cluster: int) -> str:
-    """Return the number of a new cluster and what it was made of.
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
-    >>> group_name(tree, 0)
-    '0: 2 clusters, largest 0'
-    """
-    members = np.flatnonzero(tree.groups == cluster)
-    return f"{cluster}: {len(members):,} clusters, largest {short_name(_largest(tree, members))}"
-
-
 def node_name(tree: MergeTree, members: Sequence[int]) -> str:
     """Name an initial cluster, or several by the largest of them, in 24 characters.
 
@@ -85,11 +72,8 @@ def node_name(tree: MergeTree, members: Sequence[int]) -> str:
     if len(members) == 1:
         return tree.name(members[0])
     rest = f" + {len(members) - 1:,} more"
-    return short_name(_largest(tree, np.sort(members)), LONGEST_NAME - len(rest)) + rest
-
-
-def _largest(tree: MergeTree, members: Index) -> str:
-    return tree.name(int(members[np.argmax(tree.sizes[members])]))
+    largest = max(sorted(members), key=lambda member: tree.sizes[member])
+    return short_name(tree.name(largest), LONGEST_NAME - len(rest)) + rest
 
 
 def merged_rows(clusters: Index, n_members: Index) -> Index:
@@ -113,11 +97,8 @@ def axes_or_new(ax: Any, width: float, height: float) -> Any:
         if not hasattr(ax, "add_collection"):
             raise InputError(f"ax must be matplotlib Axes or None, got {shown(ax)}.")
         return ax
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("figures need matplotlib: pip install unsplit[figures]") from None
-    return Figure(figsize=(width, height), layout="compressed").add_subplot()
+    module = require_module("matplotlib.figure", "drawing a figure", "figures")
+    return module.Figure(figsize=(width, height), layout="compressed").add_subplot()
 
 
 def check_tree(tree: object) -> None:
@@ -165,9 +146,9 @@ def axis_label(statistic: str) -> str:
 
 def clean(ax: Any, *spines: str) -> None:
     """Keep only the named spines, and colour them like the text."""
-    for name, spine in ax.spines.items():
-        spine.set_visible(name in spines)
-        spine.set_color(INK)
+    ax.spines[:].set_visible(False)
+    for name in spines:
+        ax.spines[name].set(visible=True, color=INK)
     ax.tick_params(colors=INK, labelsize=LARGEST_TEXT)
 
 
@@ -197,10 +178,11 @@ def write_names(
     most = int(ax.figure.bbox.height * points / (LINE * SMALLEST_GROUP_TEXT))
     look = {"va": "center", "color": INK, "parse_math": False, "fontsize": LARGEST_GROUP_TEXT}
     look["transform"] = ax.get_yaxis_text2_transform(bars + TO_NAMES)[0]
-    texts = {
-        i: ax.text(1, centres[i], group_name(tree, int(groups[i, 0])), **look)
-        for i in np.argsort(-n_members, kind="stable")[:most].tolist()
-    }
+    texts = {}
+    for i in np.argsort(-n_members, kind="stable")[:most].tolist():
+        members = np.flatnonzero(tree.groups == groups[i, 0]).tolist()
+        name = f"{groups[i, 0]}: {node_name(tree, members)}"
+        texts[i] = ax.text(1, centres[i], name, **look)
     ax.figure.figure.draw_without_rendering()  # gives the axes their final size
     for side, size in sizes.items():
         _write_ticks(ax, names, side, size)

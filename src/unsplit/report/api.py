@@ -204,8 +204,7 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     estimate = _estimate(content.distances)
     noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
     noise = noise if estimate is None else estimate.n_noise
-    given = content.distances
-    matrix = None if given is None else matrix_of(tree, given)
+    matrix = None if content.distances is None else matrix_of(tree, content.distances)
     return _rendered(
         {
             "answer": sections.answer(tree, noise, len(view.leaves) if view.folded else None),

@@ -389,8 +389,7 @@ def tiles_of_grid(values: NDArray[Any], shape: tuple[int, int]) -> Bytes:
     array([[255,   0],
            [  0, 255]], dtype=uint8)
     """
-    low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
-    share = (values - low) / ((high - low) or 1.0)
+    share = minmax_scale(np.append(values, 0.0))[:-1]  # zero is in the range
     grey = np.round(255 * (1 - share)).astype(np.uint8).reshape(-1, *shape)
     return np.repeat(grey[..., None], 3, axis=3)
 
@@ -415,19 +414,20 @@ def tiles_of_rows(X: Any, index: Index) -> tuple[Bytes, str]:
     return np.stack([draw(one, side) for one in taken]), kind
 
 
-def _image(pixels: Any, side: int) -> Bytes:
+def _resized(channels: Any, shape: tuple[int, int]) -> NDArray[Any]:
+    """A tensor of channels × height × width as an array with another height and width first."""
     from torch.nn.functional import interpolate
 
+    return interpolate(channels[None], shape, mode="area")[0].permute(1, 2, 0).numpy()
+
+
+def _image(pixels: Any, side: int) -> Bytes:
     values = pixels[:3] if len(pixels) >= 3 else pixels[:1].repeat(3, 1, 1)
-    values = interpolate(values[None], (side, side), mode="area")[0].permute(1, 2, 0).numpy()
+    values = _resized(values, (side, side))
     # Bytes are drawn as they are, other numbers from their smallest to their largest.
     if values.min() < 0 or values.max() > 255 or values.max() <= 1:
         values = 255 * minmax_scale(values.ravel()).reshape(values.shape)
     return np.round(values).astype(np.uint8)
-
-
-def _empty_tile(side: int) -> Bytes:
-    return np.full((side, side, 3), BACKGROUND, np.uint8)
 
 
 def _cloud(points: Any, side: int) -> Bytes:
@@ -438,7 +438,7 @@ def _cloud(points: Any, side: int) -> Bytes:
     x, depth, y = turned[np.argsort(-turned[:, 1])].T  # far points first, which near ones cover
     reach = 1.05 * max(float(np.abs([x, y]).max()), 1e-12)
     places = ((np.stack([-y, x]) / reach + 1) / 2 * (side - 1)).round().astype(np.int64)
-    tile = _empty_tile(side)
+    tile = np.full((side, side, 3), BACKGROUND, np.uint8)
     tile[*places] = INK + 0.6 * minmax_scale(depth)[:, None] * (BACKGROUND - INK)
     return tile
 
@@ -447,9 +447,7 @@ def _waveform(sequence: Any, side: int) -> Bytes:
     """Each channel as a band, from its smallest to its largest value in every column."""
     values = sequence.numpy()
     channels = values[:-1][:4, values[-1] > 0]  # the last channel says where there are values
-    tile = _empty_tile(side)
-    if channels.size == 0:
-        return tile
+    tile = np.full((side, side, 3), BACKGROUND, np.uint8)
     height, starts = side // len(channels), np.arange(side) * channels.shape[1] // side
     lines = np.arange(height)[::-1, None]
     for band, channel in enumerate(channels):
@@ -468,13 +466,10 @@ def _sound(sequence: Any, side: int) -> Bytes:
     decibels = 10 * np.log10(power / (power.max() or 1.0) + 1e-12)
     loud = np.clip(1 + decibels / 60, 0.0, 1.0)
     upper = side // 3
+    loud = _resized(sequence.new_tensor(loud)[None], (side - upper, side))
     tile = _waveform(sequence, side)
     tile[:upper] = tile[spread(np.arange(side), upper)]
-    lines, columns = (
-        np.linspace(0, n - 1, m).astype(np.int64)
-        for n, m in zip(loud.shape, (side - upper, side), strict=True)
-    )
-    tile[upper:] = BACKGROUND + loud[np.ix_(lines, columns)][..., None] * (INK - BACKGROUND)
+    tile[upper:] = BACKGROUND + loud * (INK - BACKGROUND)
     return tile
 
 
@@ -495,13 +490,13 @@ def sheet(tiles: Bytes, columns: int) -> Bytes:
 
 
 def png(pixels: Bytes) -> str:
-    """An image of shape (height, width, 3) as the address of a PNG, for ``src``."""
+    """An image of shape (height, width, 3) as a PNG in base64."""
     height, width, _ = pixels.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n"
-    parts = {b"IHDR": header, b"IDAT": zlib.compress(lines.tobytes(), 9), b"IEND": b""}
-    for name, body in parts.items():
+    packed = zlib.compress(lines.tobytes(), 9)
+    for name, body in ((b"IHDR", header), (b"IDAT", packed), (b"IEND", b"")):
         check = zlib.crc32(name + body)
         content += struct.pack(">I", len(body)) + name + body + struct.pack(">I", check)
-    return "data:image/png;base64," + base64.b64encode(content).decode()
+    return base64.b64encode(content).decode()

@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.data.array_files import checksum
-from unsplit.merging.decision import MUST_LINK, UNCLEAR
-from unsplit.merging.review import Merge, Row, members_of_nodes
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.decision import MUST_LINK, UNCLEAR, Merge
+from unsplit.merging.tree import MergeTree, Row, members_of_nodes
 from unsplit.pairwise.divergences import DIVERGENCES
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.style import AXIS_LABELS, base_height, counted
-from unsplit.report.collect import Kept, png, sheet, spread
+from unsplit.report.collect import PER_CLUSTER, Kept, png, sheet, spread
 
 # More leaves than this can neither be drawn nor read on one page.
 MOST_LEAVES = 500
@@ -40,8 +39,6 @@ BARS = 31
 MOST_AT_BORDER = 2_000
 # Rows whose ids and clusters are part of the page, so that it can write their labels.
 MOST_ROWS = 100_000
-# Exemplars of a leaf that stands for several clusters.
-MOST_TILES_OF_LEAF = 6
 SHEET_COLUMNS = 40
 # The largest 16-bit number means "unknown".
 STEPS = 65_534
@@ -180,7 +177,7 @@ def how_sure(rows: list[Row]) -> str:
         return "The distances came without scores, so nothing says how sure each pair is."
     clear = f"{n - unclear:,} of" if unclear else "all"
     sentence = f"The evidence is clear for {clear} {counted(n, 'compared pair')}."
-    against = [row.told for row in rows if row.against_evidence]
+    against = [row.by_request for row in rows if row.against_evidence]
     told, others = sum(against), len(against) - sum(against)
     if told:
         sentence += (
@@ -286,7 +283,6 @@ def picture_section(view: View, kept: Kept) -> dict[str, Any] | None:
         "y": shares(kept.picture_xy[:, 1]),
         "leaf": packed(view.leaf_of[kept.picture_clusters]),
         "method": kept.picture_method,
-        "n_drawn": len(kept.picture_xy),
         "n_observations": kept.n_observations,
     }
 
@@ -297,11 +293,11 @@ def exemplar_section(view: View, kept: Kept) -> dict[str, Any] | None:
         return None
     leaf = view.leaf_of[kept.tile_clusters]
     of_leaves = (np.flatnonzero(leaf == one) for one in range(len(view.leaves)))
-    chosen = [spread(tiles, MOST_TILES_OF_LEAF) for tiles in of_leaves]
+    chosen = [spread(tiles, PER_CLUSTER) for tiles in of_leaves]
     order = np.concatenate(chosen)
     return {
         "kind": kept.tile_kind,
-        "src": png(sheet(kept.tiles[order], SHEET_COLUMNS)),
+        "png": png(sheet(kept.tiles[order], SHEET_COLUMNS)),
         "columns": SHEET_COLUMNS,
         "height": kept.tiles.shape[1],
         "width": kept.tiles.shape[2],
@@ -328,8 +324,6 @@ def label_section(
     if clusters is None or len(clusters) > MOST_ROWS:
         return None
     ids = None if row_ids is None else [str(one) for one in row_ids.tolist()]
-    if ids == [str(row) for row in range(len(clusters))]:
-        ids = None
     return {"cluster": packed(clusters, np.int32), "ids": ids, "leaf": view.leaf_of.tolist()}
 
 
@@ -338,14 +332,14 @@ def training_words(distances: PairwiseTVD | None) -> str:
     history = None if distances is None else distances.history
     if history is None or not len(history.epoch):
         return ""
-    ends = {}
-    for name in ("loss", "accuracy"):
-        known = getattr(history, name)[np.isfinite(getattr(history, name))]
-        ends[name] = f"{known[0]:.3f} → {known[-1]:.3f}" if len(known) else "unknown"
+    loss, accuracy = (
+        "unknown" if np.isnan(values).any() else f"{values[0]:.3f} → {values[-1]:.3f}"
+        for values in (history.loss, history.accuracy)
+    )
     epochs = ", ".join(str(epoch + 1) for epoch in history.kept_epoch.tolist())
     return (
-        f"{counted(len(history.epoch), 'epoch')}: training loss {ends['loss']}, held-out accuracy "
-        f"{ends['accuracy']}; networks of epoch {epochs} were kept."
+        f"{counted(len(history.epoch), 'epoch')}: training loss {loss}, held-out accuracy "
+        f"{accuracy}; networks of epoch {epochs} were kept."
     )
 
 

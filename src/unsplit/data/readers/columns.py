@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.labels import is_gap
-from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, listing
+from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, held, listing
 from unsplit.errors import InputError, SkippedWarning, option, shown, warn
 
 # Names of id columns, most important first; none of them is a feature unless it is asked for.
@@ -127,15 +126,15 @@ def check_choice(
     --------
     >>> check_choice(Path("d.csv"), ["depth", "c"], ["c"], ColumnChoice(features=("dept",)))
     Traceback (most recent call last):
-    unsplit.errors.InputError: d.csv has no column 'dept' (close: 'depth'), which features ...
+    unsplit.errors.InputError: d.csv has no column 'dept', which features names; ...
     """
     one, features = [choice.id] if choice.id else [], choice.features or ()
     for use, given in {"id": one, "drop": choice.drop, "features": features}.items():
         unknown = [name for name in given if name not in names]
         if unknown:
-            told = ", ".join(f"{shown(name)}{_close(name, names)}" for name in unknown)
+            told, there_are = ", ".join(map(shown, unknown)), held(names, unknown[0])
             raise InputError(
-                f"{path} has no column {told}, which {option(use)} names; {_held(names)}."
+                f"{path} has no column {told}, which {option(use)} names; {there_are}."
             )
     uses = [("labels", wanted[:1]), ("batch", wanted[1:]), ("id", one), ("features", features)]
     for name in {*one, *features}:
@@ -156,20 +155,9 @@ def no_column(path: Path, name: str, names: Sequence[str]) -> str:
     "there is no column 'leiden' in d.csv (its columns: 'x', 'y') and no file of that name; ..."
     """
     return (
-        f"there is no column {shown(name)}{_close(name, names)} in {path} ({_held(names)}) and no "
-        "file of that name; check the name."
+        f"there is no column {shown(name)} in {path} ({held(names, name)}) and no file of that "
+        "name; check the name."
     )
-
-
-def _held(names: Sequence[str]) -> str:
-    return f"its columns: {listing(list(names))}" if names else "it has no named columns"
-
-
-def _close(name: str, names: Sequence[str]) -> str:
-    """The existing names that are most similar, in brackets."""
-    by_small = {other.lower(): other for other in names}
-    found = [by_small[small] for small in get_close_matches(name.lower(), by_small, n=3)]
-    return f" (close: {listing(found)})" if found else ""
 
 
 def leave_out_text(
@@ -207,12 +195,9 @@ def leave_out_text(
             "add columns of numbers."
         )
     if text:
-        one = len(text) == 1
         warn(
-            f"{'column' if one else 'columns'} {listing(list(text))} of {path} "
-            f"{'is' if one else 'are'} left out, because {'it does' if one else 'they do'} not "
-            f"hold numbers; if {'it is a measurement' if one else 'they are measurements'}, write "
-            "numbers instead.",
+            f"left out of {path}: {listing(list(text))}, which do not hold numbers; if they are "
+            "measurements, write numbers instead.",
             SkippedWarning,
         )
 
@@ -310,9 +295,3 @@ def places_of(wanted: NDArray[Any], ids: NDArray[Any]) -> tuple[Index, list[str]
     names = [str(value) for value in wanted.tolist()]
     lacking = [name for name in names if name not in place]
     return np.array([place.get(name, -1) for name in names], np.int64), lacking
-
-
-def places_by_name(values: NDArray[Any], rows: RowIds) -> Index | None:
-    """Match rows by a column of any name, but only by text: equal numbers may be chance."""
-    order, lacking = places_of(rows.ids, values)
-    return order if rows.ids.dtype.kind == "U" and not lacking else None

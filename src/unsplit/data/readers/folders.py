@@ -146,16 +146,15 @@ def find_files(folder: str | os.PathLike[str]) -> tuple[FileList, str]:
     inner = _training_folder(top)
     clusters = {name: sorted(_files_below(inner, name)) for name in _subfolders(inner)}
     beside = [entry.name for entry in _entries(inner) if not _is_folder(entry)]
-    kinds = Counter(_kind(name) for names in clusters.values() for name in names)
-    kinds = kinds if kinds.keys() - {None} else Counter(map(_kind, beside))
-    del kinds[None]
+    inside = [_kind(name) for names in clusters.values() for name in names]
+    kinds = [kind for kind in inside if kind] or [kind for kind in map(_kind, beside) if kind]
     if not kinds:
         supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
         raise InputError(
             f"{top} has no files of a supported type ({supported}); put the files of each "
             "cluster into a subfolder of its own."
         )
-    kind = kinds.most_common(1)[0][0]
+    kind = Counter(kinds).most_common(1)[0][0]
     advice = f"put the {kind} of each cluster into a subfolder of its own"
     advice += ", or list them in a .csv file with the columns path and cluster" * (kind == "images")
     loose = [name for name in beside if _kind(name) == kind]

@@ -7,7 +7,6 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ from unsplit.errors import InputError
 LARGEST_AUTO_SIZE = 224
 # Resampling by a larger factor is a sign of a wrong header, and could fill the memory.
 LARGEST_FACTOR = 100
-LONGEST_FILTER = 1_000_000
 # Points that are taken of each cloud.
 N_POINTS = 1024
 # With fewer files, another process takes longer to start than it saves.
@@ -178,17 +176,11 @@ def read_audio(files: FileList, progress: Progress | None = None) -> tuple[Ragge
     rates = Counter(found[0] for found in read if found)
     usual = max(rates, key=lambda rate: (rates[rate], rate), default=0)
     for index, found in enumerate(read):
-        if found and not _can_resample(found[0], usual):
+        if found and not 1 / LARGEST_FACTOR <= found[0] / usual <= LARGEST_FACTOR:
             why[index] = f"its header says {found[0]:,} Hz, but most files have {usual:,} Hz"
     kept = files.only(leave_out(why, files.row_ids, f".wav files in {files.folder}"))
     sounds = [resampled(read[i][1], read[i][0], usual) for i in range(len(read)) if i not in why]
     return Ragged.of(sounds, usual), kept
-
-
-def _can_resample(rate: int, wanted: int) -> bool:
-    """Return whether two rates are so close that resampling takes little memory and time."""
-    low, high = sorted([rate, wanted])
-    return high <= LARGEST_FACTOR * low and high // gcd(low, high) <= LONGEST_FILTER
 
 
 def resampled(sound: NDArray[Any], rate: int, wanted: int) -> NDArray[Any]:

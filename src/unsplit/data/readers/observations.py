@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from unsplit._typing import Index
-from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
 from unsplit.data.readers.broken import reading, refuse_unreadable
 from unsplit.data.readers.columns import (
     ID_NAMES,
@@ -28,13 +27,11 @@ from unsplit.data.readers.columns import (
     ids_in,
     leave_out_text,
     no_column,
-    places_by_name,
     places_of,
     refuse_choice,
 )
 from unsplit.data.readers.tables import (
     Assign,
-    Columns,
     Contents,
     as_written,
     listing,
@@ -43,7 +40,8 @@ from unsplit.data.readers.tables import (
     require_module,
     require_room,
 )
-from unsplit.data.rows.base import blocks_of, is_mapped
+from unsplit.data.rows.base import is_mapped
+from unsplit.data.rows.kinds import warn_of_other_uses, warn_of_scales
 from unsplit.devices import available_memory
 from unsplit.errors import InputError, option
 
@@ -63,8 +61,8 @@ class Observations:
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n, d)
-        Finite numbers, as floats.  From :func:`unsplit.read` also an array of another shape,
-        ``ImageFiles`` or ``Ragged`` sounds.
+        Numbers as floats, from tables finite ones.  From :func:`unsplit.read` also an array of
+        another shape, ``ImageFiles`` or ``Ragged`` sounds.
     feature_names : list of d str, or None
         None if the file has none.
     row_ids : ndarray of shape (n,)
@@ -156,7 +154,6 @@ def read_observations(
     ids = ids_in(path, others, contents.index, choice.id)
     if names is not None:
         leave_out_text(path, contents.text, choice, any_numbers=bool(names))
-    if np.ndim(X) == 2:
         _refuse_gaps(path, X, names)
     rows = RowIds(path, np.arange(n) if ids is None else ids, ids is not None, choice.id)
     clusters = values_of_rows(columns, wanted[0], rows, LABEL_NAMES)
@@ -323,26 +320,17 @@ def _array_in(path: Path, arrays: dict[str, Any]) -> Any:
             f"holds {held or 'nothing'}; save such an array as .npy or .npz."
         )
     matrix = arrays.pop((called or found)[0])
-    if matrix.ndim > 2 or is_mapped(matrix):
+    if matrix.ndim > 2 or is_mapped(matrix) or matrix.dtype.kind not in "fiub":
         return matrix
-    if 0 in matrix.shape:
-        raise InputError(f"{path} is empty (shape {matrix.shape}); save one row per observation.")
-    if matrix.dtype.kind not in "fiub":
-        raise InputError(f"{path} holds values of type {matrix.dtype}; save numbers instead.")
     return matrix.astype(np.result_type(matrix.dtype, np.float32), copy=False)
 
 
-def _refuse_gaps(path: Path, X: Any, names: list[str] | None) -> None:
-    if scipy.sparse.issparse(X):
-        each = np.bincount(X.indices[~np.isfinite(X.data)], minlength=X.shape[1])
-    else:
-        each = np.zeros(X.shape[1], np.int64)
-        for block in blocks_of(X):
-            each += (~np.isfinite(block)).sum(axis=0)
+def _refuse_gaps(path: Path, X: NDArray[Any], names: list[str]) -> None:
+    each = (~np.isfinite(X)).sum(axis=0)
     if not each.any():
         return
     columns = np.flatnonzero(each)
-    shown = [f"{each[j]:,} in column {repr(names[j]) if names else j}" for j in columns[:5]]
+    shown = [f"{each[j]:,} in column {names[j]!r}" for j in columns[:5]]
     more = f" and more in {len(columns) - 5:,} other columns" if len(columns) > 5 else ""
     raise InputError(
         f"{path} has missing or infinite values ({', '.join(shown)}{more}); "
@@ -358,14 +346,10 @@ def _look_at_features(
     if choice.features is None:
         advice = [option("drop", [name]) for name in names]
         warn_of_other_uses(X, called, clusters, advice)
-    if not choice.scale:
-        return warn_of_scales(X, called)
-    scaler = StandardScaler(copy=False)
-    for block in blocks_of(X):
-        scaler.partial_fit(block)
-    for block in blocks_of(X):
-        block[:] = scaler.transform(block)
-    return None
+    if choice.scale:
+        X[:] = StandardScaler(copy=False).fit_transform(X)
+    else:
+        warn_of_scales(X, called)
 
 
 # --- what is matched to the rows ------------------------------------------------------------------
@@ -403,10 +387,27 @@ def _read_labels(path: Path, rows: RowIds, called: tuple[str, ...]) -> NDArray[A
             f"{path} must hold one label per row, but holds an array of shape {shapes}; save a "
             "one-dimensional array."
         )
-    name = _label_column(path, columns, rows, called)
-    where = f"column {name!r} of {path}" if contents.features is not None else str(path)
-    labels = _one_each(columns.pop(name), rows, where)
-    order = _order(path, columns, contents.index, rows)
+    others = {n: a for n, a in columns.items() if n.lower() not in ID_NAMES and n != rows.column}
+    others, order = others or dict(columns), None
+    ids_of = {name: array for name, array in columns.items() if name not in others}
+    ids = ids_in(path, ids_of, contents.index, rows.column)
+    if ids is not None:
+        order = _order(path, ids, rows)
+    elif rows.ids.dtype.kind == "U" and len(others) > 1:
+        # A column of any name can have the ids, but only as text: equal numbers may be chance.
+        places = {name: places_of(rows.ids, values) for name, values in others.items()}
+        name = next((name for name, (_, lacking) in places.items() if not lacking), None)
+        if name is not None:
+            order = places[name][0]
+            del others[name]
+    names = [name for name in others if name.lower() in called] or list(others)
+    if len(names) > 1:
+        raise InputError(
+            f"{path} has several columns that could be the {called[1]} ({listing(names)}); "
+            f"keep one of them, or call only one of them {called[0]!r}."
+        )
+    where = f"column {names[0]!r} of {path}" if contents.features is not None else str(path)
+    labels = _one_each(others[names[0]], rows, where)
     return labels if order is None else labels[order]
 
 
@@ -420,35 +421,12 @@ def _one_each(labels: NDArray[Any], rows: RowIds, where: str) -> NDArray[Any]:
     )
 
 
-def _label_column(path: Path, columns: Columns, rows: RowIds, wanted: tuple[str, ...]) -> str:
-    """Choose the only column, or the only one with a wanted name, or the only one without ids."""
-    called = [name for name in columns if name.lower() in wanted]
-    others = [n for n in columns if n.lower() not in ID_NAMES and n != rows.column]
-    for names in (list(columns), called, others):
-        if len(names) == 1:
-            return names[0]
-    others = [name for name in others if places_by_name(columns[name], rows) is None]
-    if len(others) == 1 and not called:
-        return others[0]
-    candidates = listing(called or list(columns))
-    raise InputError(
-        f"{path} has several columns that could be the {wanted[1]} ({candidates}); "
-        f"keep one of them, or call only one of them {wanted[0]!r}."
-    )
-
-
-def _order(path: Path, columns: Columns, index: NDArray[Any] | None, rows: RowIds) -> Index | None:
+def _order(path: Path, ids: NDArray[Any], rows: RowIds) -> Index | None:
     """Return the position of each row's label; None if labels are in the order of the rows."""
-    ids = ids_in(path, columns, index, rows.column)
-    if ids is None:
-        places = (places_by_name(values, rows) for values in columns.values())
-        return next((place for place in places if place is not None), None)
     order, lacking = places_of(rows.ids, ids)
-    if not lacking:
-        return order
-    if rows.named:
+    if lacking and rows.named:
         raise InputError(
             f"{path} has no label for row {lacking[0]!r} of {rows.path}; use the same ids in both "
             f"files, or remove the ids from {path} to match labels by order."
         )
-    return None
+    return None if lacking else order

@@ -16,9 +16,6 @@ from unsplit.data.readers.broken import place_in, reading, reason, refuse_unread
 from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList
 from unsplit.errors import InputError, option, shown
 
-ENDINGS = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
-# How compressed files begin.
-COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 # Larger files are no labels.
 MOST_BYTES = 2**20
 
@@ -38,7 +35,7 @@ def shards_of(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def _is_shard(path: Path) -> bool:
-    return path.name.lower().endswith(ENDINGS)
+    return path.name.lower().endswith(".tar")
 
 
 def find_samples(shards: list[Path], needed: bool = True) -> FileList:
@@ -93,26 +90,19 @@ def _list_samples(
 ) -> None:
     """Note where the images in a shard are, and their labels; links are left out."""
     refuse_unreadable(shard)
-    with reading(shard), shard.open("rb") as file:
-        if file.read(6).startswith(COMPRESSED):
-            raise InputError(
-                f"{shard} is compressed, so single images cannot be read from it; unpack it to a "
-                "plain .tar first."
-            )
-        file.seek(0)
-        with tarfile.open(fileobj=file, mode="r:") as archive:
-            for member in _members(archive):
-                key, ending = _key(member.name)
-                if not member.isreg() or member.issparse() or not key:
-                    continue
-                if ending == ".cls":
-                    labels[shard, key] = _label(shard, archive, member)
-                elif ending in IMAGE_ENDINGS and (shard, key) in images:
-                    raise InputError(
-                        f"{shard} has two images called {shown(key)}; give every sample one image."
-                    )
-                elif ending in IMAGE_ENDINGS:
-                    images[shard, key] = place_in(shard, member.offset_data, member.size)
+    with reading(shard), tarfile.open(shard, "r:") as archive:
+        for member in _members(archive):
+            key, ending = _key(member.name)
+            if not member.isreg() or member.issparse() or not key:
+                continue
+            if ending == ".cls":
+                labels[shard, key] = _label(shard, archive, member)
+            elif ending in IMAGE_ENDINGS and (shard, key) in images:
+                raise InputError(
+                    f"{shard} has two images called {shown(key)}; give every sample one image."
+                )
+            elif ending in IMAGE_ENDINGS:
+                images[shard, key] = place_in(shard, member.offset_data, member.size)
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

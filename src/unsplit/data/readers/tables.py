@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,20 @@ def listing(names: Sequence[str], most: int = 8) -> str:
     """
     text = ", ".join(shortened(repr(name)) for name in names[:most])
     return text if len(names) <= most else f"{text} and {len(names) - most:,} more"
+
+
+def held(names: Sequence[str], name: str, plural: str = "columns") -> str:
+    """List the names that there are, those that come close to a wrong name first.
+
+    Examples
+    --------
+    >>> held(["leiden", "donor"], "Leidn")
+    "close: 'leiden'; its columns: 'leiden', 'donor'"
+    """
+    by_small = {other.lower(): other for other in names}
+    close = [by_small[small] for small in get_close_matches(name.lower(), by_small)]
+    known = f"its {plural}: {listing(names)}" if names else f"it has no named {plural}"
+    return f"close: {listing(close)}; {known}" if close else known
 
 
 def shortened(text: str, most: int = 200) -> str:

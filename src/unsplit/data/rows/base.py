@@ -20,6 +20,8 @@ from unsplit.errors import InputError, observation
 BLOCK = 2**18
 # Numbers that are converted or measured at once.
 CHUNK_ELEMENTS = 2**22
+# Squares of larger values are beyond single precision, and so may be sums of them.
+LARGEST = np.float32(1e30)
 # Number of rows from which the scale of channels is estimated.
 LOOKED_AT = 1024
 # Batches that are fetched ahead of the network.
@@ -276,15 +278,16 @@ def plain_array(X: Any) -> Any:
 
 
 def _values_of(tensor: Tensor) -> NDArray[Any]:
-    if tensor.is_nested or tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+    known = (torch.float16, torch.float32, torch.float64)
+    try:
+        if tensor.is_floating_point() and tensor.dtype not in known:
+            tensor = tensor.float()  # NumPy has no bfloat16
+        return tensor.numpy(force=True)
+    except (NotImplementedError, RuntimeError, TypeError):
         raise InputError(
             "X is a sparse or nested torch tensor, or one that holds no values, which is not "
             "supported; pass a dense tensor, a SciPy sparse matrix or a list of sequences."
-        )
-    known = (torch.float16, torch.float32, torch.float64)
-    if tensor.is_floating_point() and tensor.dtype not in known:
-        tensor = tensor.float()  # NumPy has no bfloat16
-    return tensor.numpy(force=True)
+        ) from None
 
 
 def middle_of(item: NDArray[Any]) -> NDArray[np.float64]:
@@ -326,19 +329,21 @@ def _checked(X: Any, kind: str) -> NDArray[Any]:
     require_kind(kind, values.shape)
     require_numbers(values)
     if values.dtype.kind == "f":
-        _refuse_gaps(values)
+        refuse_gaps(values)
     return as_stored(values, kind)
 
 
-def _refuse_gaps(values: NDArray[Any]) -> None:
-    for part in parts_of(np.arange(len(values)), math.prod(values.shape[1:]), CHUNK_ELEMENTS):
+def refuse_gaps(values: NDArray[Any]) -> None:
+    """Raise an error that names the first observation with values that float32 cannot hold."""
+    for part in parts_of(np.arange(len(values)), math.prod(values.shape[1:])):
         with np.errstate(over="ignore"):
             narrow = values[part[0] : part[-1] + 1].astype(np.float32, copy=False)
-        bad = ~np.isfinite(narrow).reshape(len(part), -1).all(axis=1)
-        if bad.any():
+        usable = np.abs(narrow) <= LARGEST
+        if not usable.all():
+            bad = ~usable.reshape(len(part), -1).all(axis=1)
             raise InputError(
-                f"{observation(part[np.argmax(bad)])} has values that are NaN, infinite or "
-                "beyond single precision; remove such observations or fill in the values first."
+                f"{observation(int(part[np.argmax(bad)]))} has values that are NaN, infinite or "
+                f"larger than {LARGEST:g}; remove such observations or fill in the values first."
             )
 
 

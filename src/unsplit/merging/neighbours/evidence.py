@@ -481,7 +481,7 @@ class Neighbourhoods:
 
     def count(self, edges: sparse.csr_array) -> None:
         """Take these for the numbers of edges between clusters."""
-        self.n_edges, self.degrees = MergedRows.sums(edges), edges.sum(axis=1)
+        self.n_edges, self.degrees = MergedRows(edges), edges.sum(axis=1)
         self.total = max(float(self.degrees.sum()), 1.0)
 
     @property

@@ -33,8 +33,8 @@ from unsplit.merging.neighbours.graph import (
     NeighbourGraph,
     membership,
 )
-from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER, Constraints
 from unsplit.merging.pairs import Pairs
+from unsplit.merging.plan import GAPS, IGNORE, KEEP_NUMBER
 from unsplit.pairwise.result import PairwiseTVD
 
 # With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
@@ -44,13 +44,6 @@ MOST_CLUSTERS = 2_000
 # in common, and have at least this many observations.
 FEWEST_COMMON = 2
 SMALLEST = 5
-
-# How often parts of initial clusters are formed and moved.
-TIMES = 3
-
-# All move in random order and end up in different places; of these attempts the one with the most
-# edges within clusters, beyond chance, is taken.  With more observations the places differ less.
-ATTEMPTS, MOST_FOR_ATTEMPTS = 5, 20_000
 
 # Edges by chance count so much less in careful moves.  With 1, unequal clusters are taken apart;
 # with 0.5, few of them still; with 0, small clusters lose to large ones.
@@ -65,10 +58,6 @@ TURNS = 8
 
 # A smaller gain is rounding.
 LEAST_GAIN = 1e-9
-
-# Parts are formed as if chance made fewer edges, so that they become larger.  With 0.1 they were
-# the same, and with 1 they were smaller, which helped less.
-CHANCE_IN_PARTS = 0.25
 
 # A smaller share of mistakes looks like groups that overlap a little: of true groups split at
 # random up to 4 % were counted, and 9 % or more if a fifth of the labels was drawn anew.
@@ -90,10 +79,6 @@ def refine(
     An observation moves if the cluster it moves to has more of its neighbours, beyond those
     expected by chance, than its own (the gain in modularity, as in the Leiden and Louvain methods).
     This goes on until no observation moves.  No cluster is added and none is lost.
-
-    In three or more dimensions parts of an initial cluster also move together: each observation
-    of them alone would stay, because the others do.  In fewer dimensions they do not, because long
-    and small clusters would be taken apart there.
 
     Nothing moves if the graph is that of a network's scores, as for images without ``features``,
     unless ``distances`` are passed: it knows nothing that the merge did not know.
@@ -264,21 +249,12 @@ def merge_units(graph: NeighbourGraph, units: Index, n_clusters: int | None) -> 
     """
     k = int(units.max()) + 1
     graph = replace(graph, clusters=units, n_clusters=k)
-    state = MergeState(
-        pairs=Pairs(Connections(graph)),
-        evidence=None,
-        neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
-        at_random=np.zeros(k, bool),
-        both_at_random=True,
-        small=np.zeros(k, bool),
-        assigned=np.full(k, -1),
-        n_pairs=1,
-        constraints=Constraints([], [], 1, k),
-        sizes=np.bincount(units[units >= 0], minlength=k),
-    )
+    sizes = np.bincount(units[units >= 0], minlength=k)
+    judged = Neighbourhoods(graph, np.random.default_rng(0))
+    state = MergeState(Pairs(Connections(graph)), sizes, neighbourhoods=judged)
     fewest, most = (1, k) if n_clusters is None else (n_clusters, n_clusters)
     GreedyMerge(state, Auto(NEIGHBOURS)).go(fewest, most)
-    return np.where(units < 0, -1, state.slot[units])
+    return np.where(units < 0, -1, state.firsts[units])
 
 
 def n_left_apart(graph: NeighbourGraph, clusters: Index) -> int:
@@ -294,10 +270,10 @@ def n_left_apart(graph: NeighbourGraph, clusters: Index) -> int:
 
 @dataclass
 class Moving:
-    """What moves between clusters: observations, or groups of them, in a neighbour graph."""
+    """Observations in a neighbour graph, which move between clusters."""
 
-    adjacency: sparse.csr_array  # edges between them, without those of one with itself
-    degree: NDArray[np.float64]  # edges of each, those within it included
+    adjacency: sparse.csr_array
+    degree: NDArray[np.float64]  # edges of each
     totals: NDArray[np.float64]  # all edges of the batch that each is in
     batches: Index
     clusters: Index  # −1 for noise, which does not move
@@ -313,54 +289,9 @@ class Moving:
         totals = np.maximum(np.bincount(graph.batches, degree), 1.0)[graph.batches]
         return cls(graph.adjacency, degree, totals, graph.batches, clusters, k)
 
-    def modularity(self) -> float:
-        """Edges within clusters beyond those expected by chance, both ends counted."""
-        edges = self.adjacency.tocoo()
-        left, right = self.clusters[edges.coords[0]], self.clusters[edges.coords[1]]
-        totals = np.zeros(int(self.batches.max(initial=0)) + 1)
-        totals[self.batches] = self.totals
-        expected = (self._degrees() ** 2 / np.maximum(totals, 1.0)[:, None]).sum()
-        return float(edges.data[(left == right) & (left >= 0)].sum() - expected)
-
-    def apart(self, initial: Index) -> "Moving":
-        """The same, each alone, with the edges within initial and within present clusters only."""
-        left, right = self.adjacency.nonzero()
-        within = (self.clusters[left] == self.clusters[right]) & (self.clusters[left] >= 0)
-        within &= initial[left] == initial[right]
-        alone = np.where(self.clusters >= 0, np.arange(len(self.clusters)), -1)
-        # Edges stay within batches, so these clusters do, and need no sums by batch.
-        batches = np.zeros_like(self.batches)
-        return replace(
-            self,
-            adjacency=_only(self.adjacency, within),
-            batches=batches,
-            clusters=alone,
-            k=len(alone),
-            chance=CHANCE_IN_PARTS,
-        )
-
-    def together(self, groups: Index) -> "Moving":
-        """Groups (−1 for none), each in the present cluster of its observations."""
-        numbers, first, group = np.unique(groups, return_index=True, return_inverse=True)
-        members = membership(group, len(numbers))
-        edges = (members.T @ self.adjacency @ members).tocsr()
-        left, right = edges.nonzero()
-        return replace(
-            self,
-            adjacency=_only(edges, left != right),
-            degree=members.T @ self.degree,
-            totals=self.totals[first],
-            batches=self.batches[first],
-            clusters=self.clusters[first],
-        )
-
-    def follow(self, together: "Moving", groups: Index) -> None:
-        """Move each with its group."""
-        self.clusters = together.clusters[np.unique(groups, return_inverse=True)[1]]
-
-    def move_all(self, rng: np.random.Generator, keep: bool = True) -> None:
-        """Move until none gains by it; with ``keep``, clusters that all would leave are kept."""
-        before = self.clusters
+    def move_all(self) -> None:
+        """Move until none gains by it; clusters that all would leave are kept."""
+        before, rng = self.clusters, np.random.default_rng(0)
         everyone = active = np.flatnonzero(self.clusters >= 0)
         for _ in range(MOST_ROUNDS):
             moved = self._move_once(rng.permutation(active))
@@ -372,9 +303,8 @@ class Moving:
             reached = np.zeros(len(self.clusters), bool)
             reached[moved] = reached[self.adjacency[moved].indices] = True
             active = np.flatnonzero(reached & (self.clusters >= 0))
-        if keep:
-            lost = ~np.isin(before, self.clusters)
-            self.clusters = np.where(lost, before, self.clusters)
+        lost = ~np.isin(before, self.clusters)
+        self.clusters = np.where(lost, before, self.clusters)
 
     def _move_once(self, rows: Index) -> Index:
         """Let each of the rows move once if it gains by it; return those that did."""
@@ -419,53 +349,16 @@ class Moving:
         return expected
 
 
-def _only(edges: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
-    """Some of the edges of a graph, in the order in which ``nonzero`` lists them."""
-    places = tuple(side[kept] for side in edges.nonzero())
-    return sparse.csr_array((edges.data[kept], places), edges.shape)
-
-
 def _moved(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
     """Clusters after all moves, or after few if the others contradict the rule of *auto*."""
-    single = Moving.of(graph, clusters, k)
+    moving = Moving.of(graph, clusters, k)
+    careful = replace(moving, chance=CAREFUL_CHANCE)
     if k <= MOST_CLUSTERS:
-        after = _moved_by_modularity(single, graph)
-        if np.array_equal(after, clusters) or n_left_apart(graph, after) == k:
-            return after
-    careful = replace(single, chance=CAREFUL_CHANCE)
-    careful.move_all(np.random.default_rng(0))
+        moving.move_all()
+        if np.array_equal(moving.clusters, clusters) or n_left_apart(graph, moving.clusters) == k:
+            return moving.clusters
+    careful.move_all()
     return careful.clusters
-
-
-def _moved_by_modularity(start: Moving, graph: NeighbourGraph) -> Index:
-    """Clusters after moves of observations and, unless dimensions are few, of parts."""
-    if graph.is_low_dimensional:
-        single = replace(start)
-        single.move_all(np.random.default_rng(0))
-        return single.clusters
-    n_attempts = ATTEMPTS if len(start.clusters) <= MOST_FOR_ATTEMPTS else 1
-    attempts = [
-        _move_parts(start, graph.clusters, np.random.default_rng(seed))
-        for seed in range(n_attempts)
-    ]
-    return max(attempts, key=Moving.modularity).clusters
-
-
-def _move_parts(start: Moving, initial: Index, rng: np.random.Generator) -> Moving:
-    """Move single observations, then parts of the initial clusters, and so on."""
-    single = replace(start)
-    single.move_all(rng)
-    for _ in range(TIMES):
-        before = single.clusters
-        parts = single.apart(initial)
-        parts.move_all(rng, keep=False)
-        together = single.together(parts.clusters)
-        together.move_all(rng)
-        single.follow(together, parts.clusters)
-        single.move_all(rng)
-        if np.array_equal(single.clusters, before):
-            break
-    return single
 
 
 # --- mistaken labels ------------------------------------------------------------------------------
@@ -489,7 +382,8 @@ def corrected(graph: NeighbourGraph, distances: PairwiseTVD, clusters: Index, k:
         return clusters
     own, index = clusters[known], place[graph.rows[known]]
     best, of_best, of_own = _preferred(distances, index, own, k)
-    agreed = best == _of_most_neighbours(graph, clusters, k)[known]
+    votes = graph.adjacency[known] @ membership(clusters, k)
+    agreed = best == np.asarray(votes.argmax(axis=1)).ravel()
     if not agreed.any():
         return clusters
     surest = agreed & (of_best >= np.median(of_best[agreed]))
@@ -503,12 +397,6 @@ def corrected(graph: NeighbourGraph, distances: PairwiseTVD, clusters: Index, k:
     after = clusters.copy()
     after[known[moves]] = best[moves]
     return np.where(np.isin(clusters, after), after, clusters)  # no cluster is lost
-
-
-def _of_most_neighbours(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
-    """The cluster that most neighbours of each observation are in, the first of several."""
-    votes = graph.adjacency @ membership(clusters, k)
-    return np.asarray(votes.argmax(axis=1)).ravel()
 
 
 def _preferred(

@@ -209,7 +209,7 @@ class Group:
             network.train()
         head_alone = self.steps_of_head(batches.shape[-1])
         total = torch.zeros((), device=self.device)
-        shaped = batches.to(self.device).unbind()
+        shaped = list(batches.to(self.device))
         if not self.stacked:
             shaped = [index[0] for index in shaped]
         taken = [self.taken(index) for index in shaped]
@@ -483,6 +483,78 @@ def mean_hit(margins: Tensor) -> Tensor:
     return (hits - 0.5) / (k - 1)
 
 
+# Batches
+
+Draw = Callable[[Index, int, np.random.Generator], Index]
+
+# Fewer steps than this per epoch are too few for A to change.
+MIN_STEPS = 10
+
+# An epoch has at most this many draws for each cluster, so that with large clusters A is tried as
+# often as the number of clusters asks for, and not only after all observations.
+MOST_DRAWS = 400
+# Not fewer than this in all, which takes little time.
+ALWAYS_DRAWN = 20_000
+
+
+def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> Index:
+    """Draw rows so that every cluster is drawn equally often; positions in ``clusters``.
+
+    Each run of k draws has one row of every cluster.  The members of a cluster come in random
+    order, and all of them come before any is repeated.  If all clusters have the same size and
+    ``n_draws = len(clusters)``, this is a plain shuffled epoch.
+    """
+    sizes = np.bincount(clusters)
+    present = np.flatnonzero(sizes)
+    rounds = -(-n_draws // len(present))
+    visits = rng.permuted(np.tile(present, (rounds, 1)), axis=1).ravel()[:n_draws]
+    wanted = np.bincount(visits, minlength=len(sizes))
+    passes = -(-wanted // np.maximum(sizes, 1))
+    # Each pass has every member once, in random order.
+    members = np.repeat(np.arange(len(clusters)), passes[clusters])
+    turn = np.arange(len(members)) - np.repeat(
+        np.cumsum(passes[clusters]) - passes[clusters], passes[clusters]
+    )
+    members = members[np.lexsort((rng.random(len(members)) + turn, clusters[members]))]
+    starts = np.cumsum(passes * sizes) - passes * sizes
+    # The t-th draw from a cluster takes the t-th entry of its list.
+    by_cluster = np.argsort(visits, kind="stable")
+    visit_rank = np.arange(n_draws) - np.repeat(np.cumsum(wanted) - wanted, wanted)
+    drawn = np.empty(n_draws, np.int64)
+    drawn[by_cluster] = members[starts[visits[by_cluster]] + visit_rank]
+    return drawn
+
+
+def draws_in_epoch(n_rows: int, n_clusters: int) -> int:
+    """Number of observations that are drawn in one epoch, of ``n_rows``.
+
+    Examples
+    --------
+    >>> draws_in_epoch(10_000, 50), draws_in_epoch(500_000, 500)
+    (10000, 200000)
+    """
+    return min(n_rows, max(MOST_DRAWS * n_clusters, ALWAYS_DRAWN))
+
+
+def epoch_minibatches(
+    train: Sequence[Index],
+    clusters: Index,
+    batch_size: int,
+    rng: np.random.Generator,
+    draw: Draw = balanced_draws,
+) -> Tensor:
+    """Draw one epoch for m networks, each from its own rows; row indices (steps, m, b).
+
+    An epoch is a pass over all rows, or over a part of every cluster where clusters are large.
+    """
+    k = int(clusters.max()) + 1
+    longest = draws_in_epoch(max(len(rows) for rows in train), k)
+    batch_size = min(batch_size, longest)
+    steps = max(-(-longest // batch_size), MIN_STEPS)
+    draws = [rows[draw(clusters[rows], steps * batch_size, rng)] for rows in train]
+    return torch.from_numpy(np.stack(draws)).unflatten(1, (steps, batch_size)).transpose(0, 1)
+
+
 # The optimizer
 
 BETAS, EPS = (0.9, 0.999), 1e-8
@@ -583,10 +655,10 @@ class LargeHeadAdamW(AdamW):
         done = float(state["step"])
         corrections = 1 - BETAS[0] ** done, 1 - BETAS[1] ** done
         shrink = 1 - self.learning_rate * self.weight_decay
-        move = move_rows if self.kernel else move_rows_plainly
         moments = state["exp_avg"], state["row_avg_sq"]
-        numbers = BETAS, corrections, self.learning_rate, shrink, EPS
-        move(self.large, gradient.contiguous(), *moments, *numbers)
+        tensors = self.large, gradient.contiguous(), *moments
+        move = move_rows if self.kernel else move_rows_plainly
+        move(*tensors, BETAS, corrections, self.learning_rate, shrink, EPS)
 
     def state_of(self, param: Tensor) -> State:
         """Numbers of a parameter, zeros at first."""

@@ -9,8 +9,7 @@ class Exemplars {
     if (this.data === null) return;
     const root = document.documentElement.style;
     // Not the data themselves: browsers drop a style that is megabytes long.
-    const [start, text] = this.data.src.split(",");
-    const sheet = new Blob([unpack(text, Uint8Array)], { type: start.slice(5, start.indexOf(";")) });
+    const sheet = new Blob([unpack(this.data.png, Uint8Array)], { type: "image/png" });
     root.setProperty("--sheet", `url("${URL.createObjectURL(sheet)}")`);
     if (Math.max(this.data.width, this.data.height) < 40) root.setProperty("--pixels", "pixelated");
     let n = 0;
@@ -44,23 +43,23 @@ class Features {
   constructor(page) {
     this.data = page.data.features;
     this.tree = page.tree;
+    if (this.data !== null) this.all = this.sums(this.tree.order);
   }
 
-  /** Means over the observations of some leaves, feature by feature. */
-  means(leaves) {
-    const n = sizeOf(this.tree, leaves);
-    const share = (leaf, f) => (this.tree.sizes[leaf] * this.data.means[leaf][f]) / n;
-    return this.data.names.map((_, f) => leaves.reduce((sum, leaf) => sum + share(leaf, f), 0));
+  /** Sums over the observations of some leaves, feature by feature, and last their number. */
+  sums(leaves) {
+    const value = (leaf, f) => this.tree.sizes[leaf] * this.data.means[leaf][f];
+    const sums = this.data.names.map((_, f) => leaves.reduce((sum, leaf) => sum + value(leaf, f), 0));
+    return [...sums, sizeOf(this.tree, leaves)];
   }
 
   /** In words: which features of a group are higher or lower than in others, or than elsewhere. */
   list(leaves, others, most) {
-    const inside = new Set(leaves);
-    const beside = others ?? this.tree.order.filter((leaf) => !inside.has(leaf));
-    if (this.data === null || beside.length === 0) return [];
-    const [here, there] = [this.means(leaves), this.means(beside)];
+    const here = this.sums(leaves);
+    const there = others === null ? this.all.map((sum, f) => sum - here[f]) : this.sums(others);
+    if (there.at(-1) === 0) return [];
     return this.data.names
-      .map((name, f) => ({ name, by: (here[f] - there[f]) / (this.data.spread[f] || 1) }))
+      .map((name, f) => ({ name, by: (here[f] / here.at(-1) - there[f] / there.at(-1)) / (this.data.spread[f] || 1) }))
       .sort((one, other) => Math.abs(other.by) - Math.abs(one.by))
       .slice(0, most)
       .flatMap(({ name, by }, i) => [
@@ -81,10 +80,19 @@ class Clusters {
     byId("old-new").addEventListener("toggle", () => this.drawOld());
     this.body = document.querySelector("#new-clusters tbody");
     this.oldBody = document.querySelector("#old-new tbody");
+    const { tree } = page;
+    this.states = tree.merges.map(() => element("td", null));
+    document.querySelector("#merge-list tbody").append(...tree.merges.map((merge, step) => element("tr", null,
+      element("th", { scope: "row", class: "number" }, String(tree.firstStep + step)),
+      element("td", { class: "names" }, `${nodeName(tree, merge.left)} and ${nodeName(tree, merge.right)}`),
+      element("td", null, merge.verdict),
+      element("td", { class: "number" }, merge.tvd === null ? "" : plain(merge.tvd)),
+      this.states[step],
+      element("td", null, merge.why))));
   }
 
   draw() {
-    const { tree, cut } = this.page;
+    const { tree, cut, taken } = this.page;
     byId("clusters-title").textContent = `The ${counted(cut.count, "new cluster")}`;
     const groups = this.page.groups;
     const largest = Math.max(...groups.map((leaves) => sizeOf(tree, leaves)));
@@ -93,6 +101,9 @@ class Clusters {
     const button = byId("all-clusters");
     button.hidden = shown.length === groups.length;
     button.textContent = `Show all ${whole(groups.length)} clusters`;
+    this.states.forEach((cell, step) => {
+      cell.textContent = cut.made[step] ? "merged" : taken[step] ? "taken back by your answers" : "not merged";
+    });
     this.drawOld();
   }
 
@@ -122,27 +133,5 @@ class Clusters {
       element("th", { scope: "row", class: "names" }, element("bdi", null, name)),
       element("td", { class: "number" }, single ? whole(tree.sizes[leaf]) : ""),
       element("td", { class: "number" }, String(cut.group[leaf])))));
-  }
-}
-
-class MergeList {
-  constructor(page) {
-    this.page = page;
-    const { tree } = page;
-    this.states = tree.merges.map(() => element("td", null));
-    document.querySelector("#merge-list tbody").append(...tree.merges.map((merge, step) => element("tr", null,
-      element("th", { scope: "row", class: "number" }, String(tree.firstStep + step)),
-      element("td", { class: "names" }, `${nodeName(tree, merge.left)} and ${nodeName(tree, merge.right)}`),
-      element("td", null, merge.verdict),
-      element("td", { class: "number" }, merge.tvd === null ? "" : plain(merge.tvd)),
-      this.states[step],
-      element("td", null, merge.why))));
-  }
-
-  draw() {
-    const { cut, taken } = this.page;
-    this.states.forEach((cell, step) => {
-      cell.textContent = cut.made[step] ? "merged" : taken[step] ? "taken back by your answers" : "not merged";
-    });
   }
 }

@@ -4,9 +4,7 @@ const [FIGURE_WIDTH, FIGURE_HEIGHT] = [900, 700];
 
 function save(name, blob) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
-  document.body.append(link);
   link.click();
-  link.remove();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 

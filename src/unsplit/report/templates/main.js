@@ -3,9 +3,13 @@
 class Page {
   constructor(data) {
     this.data = data;
-    this.tree = this.prepared(data.tree);
+    this.tree = data.tree;
+    this.tree.members = membersOf(this.tree.merges, this.tree.names.length);
+    this.tree.place = [];
+    this.tree.order.forEach((leaf, place) => { this.tree.place[leaf] = place; });
+    this.tree.firstStep = this.tree.n_initial - this.tree.names.length;
     this.count = null; // null is the cut of the result
-    this.zoom = this.whole();
+    this.zoom = { start: 0, left: 0, end: this.tree.names.length };
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.exemplars = new Exemplars(this);
     this.features = new Features(this);
@@ -21,20 +25,10 @@ class Page {
     this.dendrogram = new Dendrogram(this);
     this.matrix = new Matrix(this);
     this.clusters = new Clusters(this);
-    this.mergeList = new MergeList(this);
     this.review = new Review(this);
     this.downloads = new Downloads(this);
     this.listen();
     this.update();
-  }
-
-  prepared(tree) {
-    const leaves = tree.names.length;
-    tree.members = membersOf(tree.merges, leaves);
-    tree.place = [];
-    tree.order.forEach((leaf, place) => { tree.place[leaf] = place; });
-    tree.firstStep = tree.n_initial - leaves;
-    return tree;
   }
 
   // The cut ---------------------------------------------------------------------------------
@@ -83,8 +77,7 @@ class Page {
       this.count === null ? "" : `The result has ${whole(this.tree.n_clusters)}.`,
       this.cut.count === shown ? "" : `Your answers make ${whole(this.cut.count)} of ${whole(shown)}.`,
     ].join(" ");
-    byId("status").textContent = `${counted(this.cut.count, "cluster")}.`;
-    for (const part of [this.picture, this.dendrogram, this.matrix, this.clusters, this.mergeList, this.review]) part.draw();
+    for (const part of [this.picture, this.dendrogram, this.matrix, this.clusters, this.review]) part.draw();
   }
 
   setCount(count) {
@@ -120,7 +113,7 @@ class Page {
     const side = (leaf) => `${leafName(tree, leaf)} (${counted(tree.sizes[leaf], "observation")})`;
     const tvd = matrix.value(matrix.tvd, a, b);
     const low = matrix.low === null ? null : matrix.value(matrix.low, a, b);
-    const step = joinedAt(tree, a, b);
+    const step = tree.members.findIndex((leaves) => leaves.includes(a) && leaves.includes(b)) - tree.names.length;
     const together = this.cut.group[a] === this.cut.group[b] ? "in one new cluster" : "in different new clusters";
     return `${side(a)} and ${side(b)}. ${tvdAtLeast(tvd, low)}. `
       + `They are ${together}; the tree joins them at step ${tree.firstStep + step} (verdict: ${tree.merges[step].verdict}).`;
@@ -128,19 +121,11 @@ class Page {
 
   // Zoom ----------------------------------------------------------------------------------------
 
-  whole() {
-    return { start: 0, left: 0, end: this.tree.names.length };
-  }
-
   zoomBy(factor, row, column) {
     const [n, size] = [this.tree.names.length, this.zoom.end - this.zoom.start];
     const rows = Math.min(n, Math.max(Math.min(4, n), size * factor));
     const from = (start, at) => at - ((at - start) * rows) / size;
     this.zoomTo(rows, from(this.zoom.start, row), from(this.zoom.left, column));
-  }
-
-  moveBy(rows, columns) {
-    this.zoomTo(this.zoom.end - this.zoom.start, this.zoom.start + rows, this.zoom.left + columns);
   }
 
   zoomTo(size, row, column) {
@@ -152,9 +137,8 @@ class Page {
 
   bringIntoView([column, row]) {
     const size = this.zoom.end - this.zoom.start;
-    const by = (start, at) => (at < start ? at - start : at + 1 > start + size ? at + 1 - start - size : 0);
-    const [rows, columns] = [by(this.zoom.start, row), by(this.zoom.left, column)];
-    if (rows !== 0 || columns !== 0) this.moveBy(rows, columns);
+    const into = (start, at) => Math.min(at, Math.max(start, at + 1 - size));
+    this.zoomTo(size, into(this.zoom.start, row), into(this.zoom.left, column));
   }
 
   zoomMiddle(factor) {
@@ -164,8 +148,7 @@ class Page {
   }
 
   zoomAll() {
-    this.zoom = this.whole();
-    this.drawTree();
+    this.zoomTo(this.tree.names.length, 0, 0);
   }
 
   zoomKey(event) {
@@ -188,9 +171,9 @@ class Page {
       const box = node.getBoundingClientRect();
       const size = this.zoom.end - this.zoom.start;
       const row = this.zoom.start + ((event.clientY - box.top) / box.height) * size;
-      const { left, width } = node === this.matrix.canvas ? this.matrix.area : { left: 0, width: 0 };
-      const column = width ? this.zoom.left + ((event.clientX - box.left - left) / width) * size : row;
-      return { row, column };
+      if (node !== this.matrix.canvas) return { row, column: row };
+      const { left, width } = this.matrix.area;
+      return { row, column: this.zoom.left + ((event.clientX - box.left - left) / width) * size };
     };
     node.addEventListener("wheel", (event) => {
       const { row, column } = at(event);
@@ -210,7 +193,8 @@ class Page {
         this.zoomBy(reach(last) / reach(event), row, column);
       } else {
         const [before, now] = [at(last), at(event)];
-        this.moveBy(before.row - now.row, before.column - now.column);
+        const { start, left, end } = this.zoom;
+        this.zoomTo(end - start, start + before.row - now.row, left + before.column - now.column);
       }
       fingers.set(event.pointerId, event);
     });
@@ -220,10 +204,7 @@ class Page {
 
   setTheme(name) {
     document.documentElement.dataset.theme = name;
-    const button = byId("theme");
-    button.textContent = name === "dark" ? "Light" : "Dark";
-    button.setAttribute("aria-pressed", String(name === "dark"));
-    button.setAttribute("aria-label", name === "dark" ? "Light colours" : "Dark colours");
+    byId("theme").textContent = name === "dark" ? "Light" : "Dark";
   }
 
   listen() {
@@ -238,7 +219,6 @@ class Page {
     byId("zoom-out").addEventListener("click", () => this.zoomMiddle(1 / 0.6));
     byId("zoom-all").addEventListener("click", () => this.zoomAll());
     byId("theme").addEventListener("click", () => { this.setTheme(theme() === "dark" ? "light" : "dark"); this.update(); });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => { this.setTheme(event.matches ? "dark" : "light"); this.update(); });
     addEventListener("resize", () => { this.picture.draw(); this.drawTree(); });
     this.movable(byId("dendrogram"));
     if (this.matrix.shown) this.movable(this.matrix.canvas);

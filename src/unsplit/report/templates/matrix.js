@@ -60,8 +60,8 @@ class Matrix {
     const { zoom, tree } = this.page;
     const rows = zoom.end - zoom.start;
     // Names stand left of the matrix if rows are high enough to read them.
-    const longest = Math.max(...tree.order.map((leaf) => Array.from(leafName(tree, leaf)).length - 2));
-    const left = height / rows < 11 ? 6 : Math.min(150, 12 + 6.5 * longest);
+    const longest = () => Math.max(...tree.order.map((leaf) => Array.from(leafName(tree, leaf)).length - 2));
+    const left = height / rows < 11 ? 6 : Math.min(150, 12 + 6.5 * longest());
     this.bar.style.background = `linear-gradient(to right, ${SCALES[theme()].map((rgb) => `rgb(${rgb})`)})`;
     this.area = { left, width: width - left, height };
     context.imageSmoothingEnabled = rows > height;

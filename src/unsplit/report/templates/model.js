@@ -107,11 +107,6 @@ function pairIndex(i, j, n) {
   return a * n - (a * (a + 1)) / 2 + (b - a - 1);
 }
 
-/** The step at which two leaves are joined. */
-function joinedAt(tree, a, b) {
-  return tree.members.findIndex((leaves) => leaves.includes(a) && leaves.includes(b)) - tree.names.length;
-}
-
 /** The names on both sides of an answer: as they were given, or those of the leaves. */
 function namesOf(tree, one) {
   return one.names ?? [one.left, one.right].map((leaves) => leaves.flatMap((leaf) => tree.names[leaf]));

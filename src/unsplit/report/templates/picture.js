@@ -13,7 +13,7 @@ class Picture {
     this.x = unpack(data.x, Uint16Array);
     this.y = unpack(data.y, Uint16Array);
     this.leaf = unpack(data.leaf, Uint16Array);
-    const drawn = data.n_drawn < data.n_observations ? `${whole(data.n_drawn)} of ` : "";
+    const drawn = this.x.length < data.n_observations ? `${whole(this.x.length)} of ` : "";
     byId("picture-note").textContent =
       `Each point is an observation (${drawn}${whole(data.n_observations)}). Positions: ${data.method}. Point at one to read its clusters.`;
     for (const id of ["before", "after"]) {
@@ -83,7 +83,9 @@ class Picture {
       const text = String(number);
       const [wide, high] = [0.62 * size * text.length + 5, size + 3];
       const inside = (at, half, most) => Math.min(most - half, Math.max(half, at));
-      const found = [[0, many ? -10 : 0], [0, -high], [0, high], [-wide, 0], [wide, 0]]
+      // Among many small clusters on a phone, a number beside its own would seem to be another's.
+      const beside = many && width < 300 ? [] : [[0, -high], [0, high], [-wide, 0], [wide, 0]];
+      const found = [[0, many ? -10 : 0], ...beside]
         .map(([right, down]) => ({ text, x: inside(x + right, wide / 2, width), y: inside(y + down, high / 2, height), wide, high }))
         .find(free);
       if (found !== undefined) placed.push(found);
@@ -94,20 +96,16 @@ class Picture {
   /** Where each new cluster is, the largest first. */
   middles(width, height, group) {
     const place = this.places(width, height);
-    const sums = new Map();
-    for (let i = 0; i < this.x.length; i += 1) {
-      const entry = sums.get(group[this.leaf[i]]) ?? { x: 0, y: 0, points: [] };
-      entry.x += place.x(i);
-      entry.y += place.y(i);
-      entry.points.push(i);
-      sums.set(group[this.leaf[i]], entry);
-    }
-    return Array.from(sums, ([number, { x, y, points }]) => {
-      const n = points.length;
-      const away = (i) => (place.x(i) - x / n) ** 2 + (place.y(i) - y / n) ** 2;
-      const nearest = points.reduce((best, i) => (away(i) < away(best) ? i : best), points[0]);
-      return { number, n, x: place.x(nearest), y: place.y(nearest) };
-    }).sort((one, other) => other.n - one.n || one.number - other.number);
+    const groups = this.page.groups.map(() => []);
+    this.leaf.forEach((leaf, i) => groups[group[leaf]].push(i));
+    const mean = (points, at) => points.reduce((sum, i) => sum + at(i), 0) / points.length;
+    return groups.flatMap((points, number) => {
+      if (points.length === 0) return [];
+      const [x, y] = [mean(points, place.x), mean(points, place.y)];
+      const away = (i) => (place.x(i) - x) ** 2 + (place.y(i) - y) ** 2;
+      const nearest = points.reduce((best, i) => (away(i) < away(best) ? i : best));
+      return { number, n: points.length, x: place.x(nearest), y: place.y(nearest) };
+    }).sort((one, other) => other.n - one.n);
   }
 
   point(canvas, event) {

@@ -104,16 +104,13 @@ class Review {
   }
 
   card(pair) {
-    const { tree } = this.page;
     const given = this.answers.find((one) => one.pair === this.index)?.answer;
-    const choice = (answer, label, key) => element("button", {
-      type: "button", "data-answer": answer, "aria-pressed": given === answer ? "true" : "false",
-      onclick: () => this.give(answer),
-    }, label, " ", element("kbd", null, key));
-    const step = (by, label) => element("button", {
-      type: "button", "data-step": by, disabled: this.pairs[this.index + by] === undefined,
-      onclick: () => this.show(this.index + by, true),
-    }, label);
+    const button = (label, key, onclick, attributes) => element("button", { type: "button", onclick, ...attributes },
+      label, key === "" ? null : element("kbd", null, key));
+    const choice = (label, key, answer) => button(label, key, () => this.give(answer),
+      { "data-answer": answer, "aria-pressed": answer === "skip" ? null : String(given === answer) });
+    const step = (label, by) => button(label, "", () => this.show(this.index + by, true),
+      { "data-step": by, disabled: this.pairs[this.index + by] === undefined });
     return [
       element("p", { id: "card-title" }, `Pair ${whole(this.index + 1)} of ${whole(this.pairs.length)} · `,
         element("span", { class: "verdict" }, pair.verdict), ` · Unsplit ${pair.done === "merged" ? "merged them" : "kept them apart"}`),
@@ -121,11 +118,9 @@ class Review {
       this.facts(pair),
       this.border(pair),
       element("div", { class: "choices", role: "group", "aria-label": "Do they belong together?" },
-        choice("same", "Same", "S"), choice("different", "Different", "D"),
-        element("button", { type: "button", "data-answer": "skip", onclick: () => this.give("skip") }, "Skip ", element("kbd", null, "K")),
-        element("button", { type: "button", "data-answer": "undo", disabled: this.answers.length === 0, onclick: () => this.undo() },
-          "Undo ", element("kbd", null, "U")),
-        step(-1, "← Previous"), step(1, "Next →")),
+        choice("Same ", "S", "same"), choice("Different ", "D", "different"), choice("Skip ", "K", "skip"),
+        button("Undo ", "U", () => this.undo(), { "data-answer": "undo", disabled: this.answers.length === 0 }),
+        step("← Previous", -1), step("Next →", 1)),
     ].filter((part) => part !== null);
   }
 
@@ -140,8 +135,7 @@ class Review {
     ];
     if (exemplars.data) parts.push(exemplars.of(leaves, 12));
     if (features.data && which === "left") parts.push(element("p", null, "Higher or lower than the other side: ", ...features.list(leaves, others, 5)));
-    const hex = colour(which === "left" ? 0 : 1);
-    return element("div", { class: `side ${which}`, style: { "border-color": hex } }, ...parts);
+    return element("div", { class: `side ${which}`, style: { "border-color": colour(which === "left" ? 0 : 1) } }, ...parts);
   }
 
   facts(pair) {
