@@ -24,7 +24,6 @@ from unsplit.errors import InputError
 from unsplit.pairwise.divergences import ScoreCounts
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Kept, Source, collect
-from unsplit.report.sections import View, with_borders
 
 QUICK, MANY = 60, many(5_000)
 DISTANCES = np.abs(np.subtract.outer(*2 * [np.array([0, 0.1, 0.4, 0.45, 0.9])]))
@@ -84,7 +83,7 @@ class Npz:
 class KeptFile(Npz):
     """What a page keeps of the observations, which is loaded for a number of clusters."""
 
-    counts: str = "edges"
+    counts: str = "tile_clusters"
 
     def load(self, folder):
         return Kept.load(folder / self.name, 3)
@@ -148,13 +147,10 @@ def wasserstein():
 def kept():
     X, labels = unsplit.datasets.gaussians([[0, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0]], 12)
     names = [f"p_{i}_{j}" for i in (0, 1) for j in (0, 1)]
-    graph = unsplit.neighbour_graph(X, labels)
-    found = collect(Source(X, labels, 3, names, picture=X[:, :2]), None, graph)
+    found = collect(Source(X, labels, 3, names, picture=X[:, :2]))
     features = collect(Source(X[:, :2], labels, 3))
     parts = ("feature_names", "means", "spread")
-    found = Kept(**vars(found) | {part: getattr(features, part) for part in parts})
-    result, _ = gaussian_estimate([[0], [1], [2]], 12)
-    return with_borders(found, View(unsplit.merge(result, n_clusters=2)), result)
+    return Kept(**vars(found) | {part: getattr(features, part) for part in parts})
 
 
 MAKERS = {
@@ -467,14 +463,9 @@ IMPOSSIBLE["report.npz"] = [
     (put("picture_clusters", 0, 3), "picture_clusters must be from 0 to 2"),
     (put("picture_xy", (0, 0), np.nan), "picture_xy must be finite"),
     (put("tile_clusters", 0, -1), "tile_clusters must be from 0 to 2"),
-    (put("edge_pairs", (0, 1), 9), "edge_pairs must be from 0 to 2"),
     (put("means", (0, 0), np.inf), "means must be finite"),
     (shorter("spread"), "spread must have shape (2)"),
     (shorter("tiles"), "tile_clusters must have shape"),
-    (cast("edges", np.float64), "edges must have dtype i8"),
-    (put("border_reach", 0, 0), "border_reach must be finite and at least"),
-    (put("border_pairs", (0, 1), 5), "border_pairs must be from 0 to 4"),
-    (put("borders", (0, 0, 0), -1), "borders must be from 0 to"),
 ]
 CASES = [(name, *case) for name, cases in IMPOSSIBLE.items() for case in cases]
 
