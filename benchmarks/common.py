@@ -15,13 +15,9 @@ from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import private_randomness
 from unsplit.networks.network import Network
+from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import (
-    MAX_EPOCHS,
-    RECIPES,
-    TrainConfig,
-    build_network,
-)
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import HeldoutScores

@@ -33,17 +33,9 @@ from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device, private_randomness
 from unsplit.networks.chunked import blocks_for
 from unsplit.networks.network import MLP
-from unsplit.networks.training.group import (
-    Fold,
-    Group,
-    epoch_minibatches,
-)
-from unsplit.networks.training.loop import (
-    RECIPES,
-    TrainConfig,
-    build_network,
-    used_decay,
-)
+from unsplit.networks.registry import RECIPES, build_network
+from unsplit.networks.training.group import Fold, Group, epoch_minibatches
+from unsplit.networks.training.loop import TrainConfig, used_decay
 from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.stored_pairs import count_confusions
 

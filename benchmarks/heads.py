@@ -16,17 +16,9 @@ from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
 from unsplit.networks.network import Network, PairMatrixHead, ScoreHead
-from unsplit.networks.training.group import (
-    Fold,
-    Group,
-    epoch_minibatches,
-)
-from unsplit.networks.training.loop import (
-    RECIPES,
-    TrainConfig,
-    Training,
-    build_network,
-)
+from unsplit.networks.registry import RECIPES, build_network
+from unsplit.networks.training.group import Fold, Group, epoch_minibatches
+from unsplit.networks.training.loop import TrainConfig, Training
 from unsplit.pairwise.heldout_scores import holdout_fold
 
 WIDTH = 256

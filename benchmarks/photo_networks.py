@@ -22,10 +22,7 @@ from benchmarks import photos
 from benchmarks.common import as_options, print_table
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18, Shrink
-from unsplit.networks.training.loop import (
-    DEEP,
-    ON_CPU,
-)
+from unsplit.networks.registry import DEEP, ON_CPU
 
 CATEGORIES = 12
 

@@ -25,10 +25,7 @@ from benchmarks.common import print_table
 from unsplit.devices import BLOCK_ELEMENTS
 from unsplit.networks.chunked import CPU_BLOCK, GPU_BLOCK
 from unsplit.networks.network import LARGE_HEAD
-from unsplit.networks.training.group import (
-    ALWAYS_DRAWN,
-    MOST_DRAWS,
-)
+from unsplit.networks.training.group import ALWAYS_DRAWN, MOST_DRAWS
 
 # Products of batch × clusters × features in a step: scores, and gradients of features and weights.
 # The softmax loss computes the scores twice, but its share of the ceiling is counted by three too.

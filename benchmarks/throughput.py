@@ -24,15 +24,8 @@ from unsplit.data.rows.kinds import observations
 from unsplit.devices import choose_device, mixed_precision
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.backbones import ResNet18
-from unsplit.networks.training.group import (
-    Fold,
-    Group,
-    epoch_minibatches,
-)
-from unsplit.networks.training.loop import (
-    RECIPES,
-    build_network,
-)
+from unsplit.networks.registry import RECIPES, build_network
+from unsplit.networks.training.group import Fold, Group, epoch_minibatches
 
 # Clusters of the plain loop.
 K = 1000

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from tests import triton_twin
 from unsplit.devices import Ranks
 from unsplit.networks import chunked
-from unsplit.networks.chunked import (
-    Blocks,
-    blocks_for,
-    chunked_loss,
-    product_type,
-)
+from unsplit.networks.chunked import Blocks, blocks_for, chunked_loss, product_type
 from unsplit.networks.network import LOSSES
 
 BOTH = pytest.mark.parametrize("loss", sorted(LOSSES))

@@ -27,12 +27,8 @@ from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import VectorRows
 from unsplit.devices import private_randomness
 from unsplit.networks.backbones.classifiers import Classifier, ClassifierNetwork
+from unsplit.networks.registry import CLASSIFIERS, build_network, recipe_for
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import (
-    CLASSIFIERS,
-    build_network,
-    recipe_for,
-)
 from unsplit.pairwise.heldout_scores import Trained, best_of, heldout_scores
 from unsplit.selection import Candidate
 

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 
 import unsplit as library
-from tests.cli_cases import (
-    LABELS,
-    QUICK,
-    X,
-    read_csv,
-    read_json,
-    succeeds,
-    unsplit,
-)
+from tests.cli_cases import LABELS, QUICK, X, read_csv, read_json, succeeds, unsplit
 from unsplit.cli.summary import of_distances, of_overclustering
 from unsplit.data.readers.observations import read_observations
 

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_cases import (
-    QUICK,
-    merge,
-    old_results,
-    snapshot,
-    unsplit,
-)
+from tests.cli_cases import QUICK, merge, old_results, snapshot, unsplit
 
 # Every test works in a folder of its own, with data.csv in it.
 pytestmark = pytest.mark.usefixtures("folder_with_data")

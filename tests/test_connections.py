@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from unsplit.merging.neighbours.graph import (
-    UNLINKED,
-    Connections,
-    connect,
-    renumbered,
-)
+from unsplit.merging.neighbours.graph import UNLINKED, Connections, connect, renumbered
 
 
 def random_graph(n=300, k=7, n_batches=3, noise=0.1, seed=0):

@@ -9,15 +9,7 @@ import trimesh
 
 import unsplit
 from tests.checks import about, parsed_here
-from tests.cloud_cases import (
-    POINTS,
-    export,
-    is_drawn_from,
-    off_of_a_box,
-    save_npy,
-    save_xyz,
-    write,
-)
+from tests.cloud_cases import POINTS, export, is_drawn_from, off_of_a_box, save_npy, save_xyz, write
 from unsplit.data.readers.parsers import CLOUD_ENDINGS as ENDINGS
 from unsplit.errors import InputError, SkippedWarning
 

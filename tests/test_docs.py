@@ -19,9 +19,7 @@ from tests.docs_cases import (
     small_torchvision,
     write_files,
 )
-from unsplit.networks.training.loop import (
-    Training,
-)
+from unsplit.networks.training.loop import Training
 
 COMMENTS = re.compile(r"<!--.*?-->", re.DOTALL)
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

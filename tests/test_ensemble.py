@@ -14,14 +14,9 @@ from unsplit.data.rows.kinds import observations
 from unsplit.datasets import gaussians
 from unsplit.errors import InputError
 from unsplit.networks.network import Network, ScoreHead
+from unsplit.networks.registry import RECIPES, build_network, recipe_for
 from unsplit.networks.training.group import Fold, Group, can_be_stacked
-from unsplit.networks.training.loop import (
-    RECIPES,
-    TrainConfig,
-    Training,
-    build_network,
-    recipe_for,
-)
+from unsplit.networks.training.loop import TrainConfig, Training
 from unsplit.pairwise.heldout_scores import crossfit_folds, heldout_scores
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))

@@ -14,9 +14,7 @@ from experiments.imagenet_realistic.numbers import Place, curves, nearest_in_pur
 from experiments.imagenet_realistic.overclustering import Overclustering, members, overcluster
 from experiments.imagenet_realistic.variants import AUGMENTED, training
 from experiments.texts import ELSEWHERE
-from unsplit.networks.training.loop import (
-    history_of,
-)
+from unsplit.networks.training.loop import history_of
 from unsplit.networks.training.progress import EpochRecord
 
 HERE = core.Setting(None, "cpu", quick=True)

@@ -28,12 +28,7 @@ from unsplit.merging.api import _drawn
 from unsplit.merging.neighbours.graph import graph_of_scores, nearest
 from unsplit.merging.pairs import Mixtures
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.groups import (
-    deal_groups,
-    effective_numbers,
-    group_p_value,
-    separate_groups,
-)
+from unsplit.pairwise.groups import deal_groups, effective_numbers, group_p_value, separate_groups
 from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold
 from unsplit.pairwise.result import by_groups
 

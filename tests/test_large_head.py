@@ -21,10 +21,7 @@ from unsplit.networks.training.group import (
     epoch_minibatches,
     validation_part,
 )
-from unsplit.networks.training.loop import (
-    Training,
-    used_decay,
-)
+from unsplit.networks.training.loop import Training, used_decay
 from unsplit.pairwise.heldout_scores import holdout_fold
 
 CPU = torch.device("cpu")

@@ -11,21 +11,8 @@ from tests.merging_cases import known_pair
 from unsplit import neighbour_graph
 from unsplit.merging import limits
 from unsplit.merging.api import sure_merges
-from unsplit.merging.decision import (
-    BY_RULE,
-    NEIGHBOURS,
-    TESTS,
-    Auto,
-    Merge,
-    Pair,
-    verdict,
-)
-from unsplit.merging.neighbours.evidence import (
-    Connection,
-    Neighbourhoods,
-    Saddles,
-    weight_of_edges,
-)
+from unsplit.merging.decision import BY_RULE, NEIGHBOURS, TESTS, Auto, Merge, Pair, verdict
+from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods, Saddles, weight_of_edges
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.plan import _from_elsewhere, are_cores, at_random_like_most
 from unsplit.merging.tree import Row

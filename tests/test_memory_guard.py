@@ -9,11 +9,7 @@ import unsplit
 from benchmarks.memory_guard import CASES, GRAPHS, run
 from unsplit import devices
 from unsplit.data.rows.base import is_mapped
-from unsplit.devices import (
-    available_memory,
-    is_out_of_memory,
-    require_memory,
-)
+from unsplit.devices import available_memory, is_out_of_memory, require_memory
 from unsplit.errors import InputError
 from unsplit.merging.api import MATRICES, check_memory
 from unsplit.merging.neighbours import graph

@@ -10,11 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import squareform
 
-from tests.merging_cases import (
-    gaussian_estimate,
-    partition_of,
-    regrouped,
-)
+from tests.merging_cases import gaussian_estimate, partition_of, regrouped
 from unsplit import InputError, TrainConfig, merge, neighbour_graph, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.merging.api import merge_with

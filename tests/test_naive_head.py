@@ -16,9 +16,7 @@ from unsplit.networks.network import (
     pair_matrix_loss,
     pairwise_logistic_loss,
 )
-from unsplit.networks.training.loop import (
-    Training,
-)
+from unsplit.networks.training.loop import Training
 
 
 @pytest.mark.parametrize("k", [2, 3, 17])

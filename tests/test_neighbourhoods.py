@@ -14,12 +14,7 @@ from unsplit.errors import SmallClusterWarning
 from unsplit.merging.decision import GRAPH, Always, Reason, because
 from unsplit.merging.limits import FEW_DIMENSIONS, MANY_DIMENSIONS, NECK_SHARE, WIDEST_NECK
 from unsplit.merging.neighbours import evidence as neighbourhoods
-from unsplit.merging.neighbours.evidence import (
-    FEWEST_JUDGED,
-    Connection,
-    Neighbourhoods,
-    thinned,
-)
+from unsplit.merging.neighbours.evidence import FEWEST_JUDGED, Connection, Neighbourhoods, thinned
 from unsplit.merging.neighbours.graph import Connections, connect
 from unsplit.merging.tree import members_of_nodes
 

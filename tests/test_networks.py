@@ -14,12 +14,8 @@ from unsplit.data.rows.kinds import observations
 from unsplit.errors import InputError
 from unsplit.networks.augmentation import ImageAugmentation
 from unsplit.networks.network import Standardize, StandardizeSequences
+from unsplit.networks.registry import build_network, n_features_out, recipe_for
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import (
-    build_network,
-    n_features_out,
-    recipe_for,
-)
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
 

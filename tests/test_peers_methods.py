@@ -38,10 +38,7 @@ from benchmarks.peers.methods.linkage import (
     from_scratch,
     ward_of_clusters,
 )
-from benchmarks.peers.methods.ours import (
-    merged_otherwise,
-    unsplit_family,
-)
+from benchmarks.peers.methods.ours import merged_otherwise, unsplit_family
 from benchmarks.peers.methods.sccaf import sccaf
 from benchmarks.peers.methods.scratch import (
     genie,

@@ -4,15 +4,7 @@ import scipy.cluster.hierarchy as sch
 from hypothesis import given
 from matplotlib.colors import to_hex, to_rgba
 
-from tests.plot_cases import (
-    chain,
-    dashed_lines,
-    quick,
-    random_linkage,
-    random_tree,
-    tree_of,
-    trees,
-)
+from tests.plot_cases import chain, dashed_lines, quick, random_linkage, random_tree, tree_of, trees
 from unsplit import plots
 from unsplit.errors import InputError
 from unsplit.merging.tree import members_of_nodes

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
 from unsplit.merging.plan import RANKINGS
-from unsplit.plots.style import (
-    LONGEST_NAME,
-    SMALLEST_TEXT,
-    axis_label,
-    node_name,
-    short_name,
-)
+from unsplit.plots.style import LONGEST_NAME, SMALLEST_TEXT, axis_label, node_name, short_name
 
 
 def boxes(labels):

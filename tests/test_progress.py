@@ -13,23 +13,9 @@ import numpy as np
 import pytest
 
 import unsplit as library
-from tests.cli_cases import (
-    X,
-    arguments,
-    merge,
-    old_results,
-    read_json,
-    snapshot,
-    succeeds,
-    unsplit,
-)
+from tests.cli_cases import X, arguments, merge, old_results, read_json, snapshot, succeeds, unsplit
 from unsplit.cli.console import Console, Events
-from unsplit.networks.training.progress import (
-    Bars,
-    EpochRecord,
-    Reporter,
-    StepRecord,
-)
+from unsplit.networks.training.progress import Bars, EpochRecord, Reporter, StepRecord
 
 PHASES = ["reading", "training", "finding neighbours", "merging", "writing"]
 

@@ -16,16 +16,9 @@ from benchmarks import plan
 from tests.cli_cases import read_csv
 from unsplit.data.rows.kinds import observations
 from unsplit.devices import ALONE, Ranks, computing_with, current
+from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, LargeHeadAdamW, tensors_of
-from unsplit.networks.training.loop import (
-    RECIPES,
-    build_network,
-)
-from unsplit.networks.training.ranks import (
-    Sharded,
-    is_lost,
-    together,
-)
+from unsplit.networks.training.ranks import Sharded, is_lost, together
 from unsplit.pairwise.result import PairwiseTVD
 
 CPU = torch.device("cpu")

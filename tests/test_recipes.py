@@ -26,14 +26,8 @@ from unsplit.networks.backbones import (
     SingleLayer,
 )
 from unsplit.networks.backbones.images import without_classifier
-from unsplit.networks.training.loop import (
-    RECIPES,
-    USUAL,
-    augmentation_for,
-    default_name,
-    recipe_for,
-    recipe_of,
-)
+from unsplit.networks.registry import RECIPES, augmentation_for, default_name, recipe_for, recipe_of
+from unsplit.networks.training.loop import USUAL
 
 ROWS = {
     "vectors": observations(clouds()[:, :, 0], CPU),

@@ -5,12 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unsplit.networks.training import group
-from unsplit.networks.training.group import (
-    MIN_STEPS,
-    MOST_DRAWS,
-    balanced_draws,
-    epoch_minibatches,
-)
+from unsplit.networks.training.group import MIN_STEPS, MOST_DRAWS, balanced_draws, epoch_minibatches
 from unsplit.pairwise.heldout_scores import (
     FEW_CLUSTERS,
     LARGE,

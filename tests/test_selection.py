@@ -13,11 +13,8 @@ from tests.selection_cases import layer, quick, rings, xor
 from unsplit import ClusterMerger, TrainConfig, pairwise_tvd, select
 from unsplit.datasets import gaussians
 from unsplit.errors import SmallClusterWarning
-from unsplit.networks.training.loop import (
-    DEEP,
-    MAX_EPOCHS,
-    USUAL,
-)
+from unsplit.networks.registry import DEEP
+from unsplit.networks.training.loop import MAX_EPOCHS, USUAL
 from unsplit.selection import Candidate, named, usual_candidates
 
 COLUMNS = [

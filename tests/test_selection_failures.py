@@ -9,10 +9,8 @@ from tests.checks import exactly
 from tests.selection_cases import Explodes, layer, quick, refused, xor
 from unsplit import InputError, TrainConfig, pairwise_tvd
 from unsplit.errors import OutOfMemoryWarning
-from unsplit.networks.training.loop import (
-    RECIPES,
-    USUAL,
-)
+from unsplit.networks.registry import RECIPES
+from unsplit.networks.training.loop import USUAL
 from unsplit.pairwise.api import Settings
 from unsplit.selection import Candidate
 

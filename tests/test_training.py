@@ -9,14 +9,13 @@ from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.datasets import gaussians
 from unsplit.networks.network import Network, ScoreHead
+from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import AdamW, Fold, can_be_stacked, mean_hit
 from unsplit.networks.training.loop import (
     MAX_EPOCHS,
-    RECIPES,
     Stopping,
     TrainConfig,
     Training,
-    build_network,
     judge_of,
     mean_of_others,
     own,

@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import markdown
-from benchmarks.peers.compare import (
-    CHANGED,
-    OURS,
-    REFINED,
-    difference,
-    mean,
-    mean_of,
-    with_ours,
-)
+from benchmarks.peers.compare import CHANGED, OURS, REFINED, difference, mean, mean_of, with_ours
 from benchmarks.peers.problems.families import HALVES
 from benchmarks.peers.read import Score
 from benchmarks.peers.scoring import BOUND

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from experiments.artificial import PAPER
-from unsplit.networks.training.loop import (
-    MAX_EPOCHS,
-)
+from unsplit.networks.training.loop import MAX_EPOCHS
 
 Case = tuple[str, str]  # data and how they were cut into clusters
 

@@ -9,15 +9,7 @@ from matplotlib import pyplot as plt
 from experiments.core import Result
 from experiments.discussion.config import WAYS, Case
 from experiments.discussion.merging import STATISTICS
-from experiments.discussion.summary import (
-    cases,
-    error,
-    in_words,
-    mean,
-    of_case,
-    trained,
-    where,
-)
+from experiments.discussion.summary import cases, error, in_words, mean, of_case, trained, where
 from experiments.figures import COLOURS, plain, saved
 
 # What a logarithmic scale can show of 1 − Q where it is 0.

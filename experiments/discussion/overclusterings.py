@@ -16,9 +16,7 @@ from experiments.artificial import some_of_each
 from experiments.discussion.config import Case, Size
 from experiments.images import HERE as PICTURES
 from unsplit import InputError, TrainConfig
-from unsplit.networks.training.loop import (
-    USUAL,
-)
+from unsplit.networks.training.loop import USUAL
 from unsplit.overclustering import artificial, greedy_dense
 
 FEATURES = "tiny-imagenet-60.sscd64.npy"

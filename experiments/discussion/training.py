@@ -11,9 +11,7 @@ from experiments.discussion.config import ESTIMATORS
 from experiments.discussion.merging import timed
 from experiments.discussion.overclusterings import Problem
 from unsplit import InputError, TrainConfig
-from unsplit.networks.training.loop import (
-    USUAL,
-)
+from unsplit.networks.training.loop import USUAL
 from unsplit.selection import Candidate
 
 # Below so many steps A ends nothing, and the last weights are kept, not the best.

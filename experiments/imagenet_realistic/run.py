@@ -16,14 +16,8 @@ from experiments.imagenet_realistic.material import (
     pictures,
     published,
 )
-from experiments.imagenet_realistic.methods import (
-    by_features,
-    retrained,
-    trained_once,
-)
-from experiments.imagenet_realistic.methods import (
-    published as merged_as_published,
-)
+from experiments.imagenet_realistic.methods import by_features, retrained, trained_once
+from experiments.imagenet_realistic.methods import published as merged_as_published
 from experiments.imagenet_realistic.overclustering import members, overcluster
 from experiments.imagenet_realistic.reading import claims, table
 from experiments.imagenet_realistic.variants import AUGMENTED, USUAL, training, wanted_side

@@ -14,9 +14,7 @@ from experiments.core import Result, Setting, Trial
 from experiments.modelnet40.config import BETTER, FULL, QUICK, SORTED
 from experiments.modelnet40.reading import claims, table
 from unsplit import InputError
-from unsplit.networks.training.loop import (
-    USUAL,
-)
+from unsplit.networks.training.loop import USUAL
 from unsplit.overclustering import artificial
 
 __all__ = ["claims", "draw", "minutes", "run", "table", "trials"]

@@ -9,11 +9,7 @@ from experiments.texts import together
 from experiments.wasserstein.baselines import FOLDS, Array, Index, means_alone, one_network
 from experiments.wasserstein.config import Config
 from experiments.wasserstein.families import drawn
-from experiments.wasserstein.transport import (
-    exact_distances,
-    same_size,
-    value_of_best_function,
-)
+from experiments.wasserstein.transport import exact_distances, same_size, value_of_best_function
 from unsplit import pairwise_wasserstein
 from unsplit.pairwise.wasserstein import PairwiseWasserstein
 

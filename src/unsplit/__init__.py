@@ -24,9 +24,7 @@ if TYPE_CHECKING:  # the table below, for type checkers
     from unsplit.merging.neighbours.refine import refine as refine
     from unsplit.merging.tree import MergeTree as MergeTree
     from unsplit.networks.features import features as features
-    from unsplit.networks.training.loop import (
-        TrainConfig as TrainConfig,
-    )
+    from unsplit.networks.training.loop import TrainConfig as TrainConfig
     from unsplit.original import paper as paper
     from unsplit.pairwise.api import pairwise_tvd as pairwise_tvd
     from unsplit.pairwise.result import PairwiseTVD as PairwiseTVD

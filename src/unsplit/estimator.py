@@ -29,14 +29,7 @@ from unsplit.data.rows.kinds import (
     warn_of_scales,
 )
 from unsplit.devices import generator_of, memory_errors, usual_settings
-from unsplit.errors import (
-    InputError,
-    LabelsWarning,
-    check_choice,
-    check_whole,
-    shown,
-    warn,
-)
+from unsplit.errors import InputError, LabelsWarning, check_choice, check_whole, shown, warn
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.neighbours.graph import (
     EUCLIDEAN,
@@ -50,20 +43,12 @@ from unsplit.merging.neighbours.graph import (
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.plan import MergeOptions, looks_like_partition
 from unsplit.merging.tree import MergeTree
+from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.loop import (
-    Backbone,
-    TrainConfig,
-)
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
 from unsplit.overclustering import check_clusterer, default_clusterer, overcluster
-from unsplit.pairwise.api import (
-    LESS_DATA,
-    Progress,
-    Settings,
-    fit,
-    reporting,
-)
+from unsplit.pairwise.api import LESS_DATA, Progress, Settings, fit, reporting
 from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
 

@@ -38,23 +38,17 @@ from unsplit.networks.network import (
     pair_matrix_loss,
     pairwise_logistic_loss,
 )
-from unsplit.networks.training.group import (
-    Fold,
-    balanced_draws,
-    draws_in_epoch,
-)
-from unsplit.networks.training.loop import (
+from unsplit.networks.registry import (
     BEST,
-    Augment,
     Backbone,
     Recipe,
-    TrainConfig,
-    Training,
     build_network,
     is_users,
     recipe_for,
     recipe_of,
 )
+from unsplit.networks.training.group import Fold, balanced_draws, draws_in_epoch
+from unsplit.networks.training.loop import Augment, TrainConfig, Training
 from unsplit.pairwise.api import Settings, kind_for
 from unsplit.pairwise.divergences import nothing_held_out
 

@@ -32,13 +32,8 @@ from unsplit.errors import (
     option,
     shown,
 )
-from unsplit.networks.training.loop import (
-    BEST,
-    Backbone,
-    TrainConfig,
-    recipe_of,
-    refuse_for_classifiers,
-)
+from unsplit.networks.registry import BEST, Backbone, recipe_of, refuse_for_classifiers
+from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import EpochRecord
 from unsplit.pairwise.api import Settings, check_progress, fit, is_share
 from unsplit.pairwise.divergences import nothing_held_out

@@ -15,10 +15,8 @@ import click
 from unsplit.data.readers.api import read
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
-from unsplit.networks.training.loop import (
-    RECIPES,
-    TrainConfig,
-)
+from unsplit.networks.registry import RECIPES
+from unsplit.networks.training.loop import TrainConfig
 
 Decorator = Callable[[Any], Any]
 

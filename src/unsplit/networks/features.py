@@ -18,9 +18,7 @@ from unsplit.devices import Generators, choose_device, usual_settings
 from unsplit.errors import InputError, check_choice, check_flag, check_type, check_whole, shown
 from unsplit.networks.backbones.images import without_classifier
 from unsplit.networks.network import refuse_gaps
-from unsplit.networks.training.loop import (
-    features_of,
-)
+from unsplit.networks.registry import features_of
 
 Transform = Callable[[Tensor], Tensor]
 KINDS = ("images", "vectors", "points", "sequences")

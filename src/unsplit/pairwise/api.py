@@ -51,24 +51,20 @@ from unsplit.errors import (
     warn,
 )
 from unsplit.networks.network import Network
-from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.group import (
-    Fold,
-    draws_in_epoch,
-)
-from unsplit.networks.training.loop import (
+from unsplit.networks.registry import (
     BEST,
     BIG_BATCH,
     FIRST_LAYER,
-    USUAL,
     Backbone,
-    TrainConfig,
     build_network,
     candidates_for,
     is_users,
     recipe_of,
     refuse_for_classifiers,
 )
+from unsplit.networks.training.checkpoint import Checkpoint
+from unsplit.networks.training.group import Fold, draws_in_epoch
+from unsplit.networks.training.loop import USUAL, TrainConfig
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
 from unsplit.pairwise.groups import has_several_groups, shared_batches
 from unsplit.pairwise.heldout_scores import (

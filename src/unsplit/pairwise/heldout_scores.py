@@ -28,11 +28,7 @@ from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import (
-    TrainConfig,
-    Training,
-    judge_of,
-)
+from unsplit.networks.training.loop import TrainConfig, Training, judge_of
 from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit

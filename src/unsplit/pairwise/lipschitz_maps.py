@@ -43,14 +43,8 @@ from unsplit.data.rows.base import canonical_order
 from unsplit.data.rows.kinds import VectorRows
 from unsplit.devices import generator_of, private_randomness
 from unsplit.networks.network import OwnNumbers
-from unsplit.networks.training.group import (
-    Fold,
-    epoch_minibatches,
-)
-from unsplit.networks.training.loop import (
-    mean_of_others,
-    own,
-)
+from unsplit.networks.training.group import Fold, epoch_minibatches
+from unsplit.networks.training.loop import mean_of_others, own
 from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, NULL_REACH
 

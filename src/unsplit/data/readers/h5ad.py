@@ -11,12 +11,7 @@ import numpy as np
 from unsplit.data.cells import batches_in, groups_in, matrix_of, require_key
 from unsplit.data.readers.broken import reading, refuse_unreadable
 from unsplit.data.readers.columns import RowIds
-from unsplit.data.readers.observations import (
-    BATCH_NAMES,
-    LABEL_NAMES,
-    Observations,
-    values_of_rows,
-)
+from unsplit.data.readers.observations import BATCH_NAMES, LABEL_NAMES, Observations, values_of_rows
 from unsplit.data.readers.tables import require_module
 from unsplit.devices import available_memory
 from unsplit.errors import InputError

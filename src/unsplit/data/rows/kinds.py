@@ -31,14 +31,7 @@ from unsplit.data.rows.base import (
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.sequences import Ragged, RaggedRows
 from unsplit.devices import available_memory, require_memory
-from unsplit.errors import (
-    DependenceWarning,
-    FeatureWarning,
-    InputError,
-    option,
-    shown,
-    warn,
-)
+from unsplit.errors import DependenceWarning, FeatureWarning, InputError, option, shown, warn
 
 # Types of numbers that need no conversion, so that a mapped array can stay on disk.
 FLOATS = (np.float16, np.float32, np.float64)

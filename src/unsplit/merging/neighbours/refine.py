@@ -27,12 +27,7 @@ from unsplit.merging import limits
 from unsplit.merging.decision import NEIGHBOURS, Auto
 from unsplit.merging.loop import GreedyMerge, MergeState
 from unsplit.merging.neighbours.evidence import Neighbourhoods
-from unsplit.merging.neighbours.graph import (
-    SCORES,
-    Connections,
-    NeighbourGraph,
-    membership,
-)
+from unsplit.merging.neighbours.graph import SCORES, Connections, NeighbourGraph, membership
 from unsplit.merging.pairs import Pairs
 from unsplit.merging.plan import GAPS, IGNORE, KEEP_NUMBER
 from unsplit.pairwise.result import PairwiseTVD

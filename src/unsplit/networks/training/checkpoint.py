@@ -20,13 +20,7 @@ from torch import Tensor
 from unsplit.data.array_files import load_arrays, save_arrays, saved_meta
 from unsplit.data.saving import TEMPORARY, reason_of
 from unsplit.devices import current, version_of
-from unsplit.errors import (
-    CheckpointWarning,
-    InputError,
-    check_path,
-    is_whole,
-    warn,
-)
+from unsplit.errors import CheckpointWarning, InputError, check_path, is_whole, warn
 
 FORMAT = "unsplit.Training/4"
 
