@@ -4,7 +4,6 @@ import pytest
 
 from tests.cli_cases import write_data
 from unsplit.merging import api
-from unsplit.merging import api
 
 
 @pytest.fixture
