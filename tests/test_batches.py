@@ -195,7 +195,7 @@ def test_overlap_is_a_mean_within_batches(ragged):
 
 def test_a_cluster_has_no_share_in_a_batch_without_it(ragged):
     scores = ragged[0].scores
-    absent = scores.subclusters[scores.batches] == 0
+    absent = scores.batch_sizes[scores.batches] == 0
     assert absent.any()
     np.testing.assert_array_equal(np.isneginf(scores.dense()), absent)
 
