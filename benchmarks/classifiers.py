@@ -21,7 +21,7 @@ from benchmarks import results_file
 from benchmarks.common import print_table
 from benchmarks.known_truth import spread_means
 from unsplit import datasets, pairwise_tvd
-from unsplit.networks.training import loop
+from unsplit.networks import registry
 from unsplit.pairwise import api, heldout_scores
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
@@ -141,9 +141,9 @@ def null(repeats: int, fast: bool) -> None:
     If it has to be fast, "best" chooses among four classifiers of which none is a network.
     """
     models = {"naive Bayes": GaussianNB(), "neighbours": KNeighborsClassifier(15)}
-    models |= {name: loop.CLASSIFIERS[name] for name in ("lda", "logistic-regression")}
-    others = [loop._of_classifier(*named) for named in models.items()]
-    with patch.object(loop, "CANDIDATES", others if fast else loop.CANDIDATES):
+    models |= {name: registry.CLASSIFIERS[name] for name in ("lda", "logistic-regression")}
+    others = [registry._of_classifier(*named) for named in models.items()]
+    with patch.object(registry, "CANDIDATES", others if fast else registry.CANDIDATES):
         _null(repeats)
 
 
