@@ -241,7 +241,8 @@ def test_the_input_is_left_as_it_was():
 def test_nan_and_infinite_values_are_counted(wrap, dtype):
     X = np.array([[1.0, np.nan], [np.inf, -np.inf], [0.0, 2.0]], dtype)
     sentence = (
-        "X has 3 values that are NaN or infinite; remove those rows or fill in the values first."
+        "X has missing or infinite values (1 in column 0, 2 in column 1); remove those "
+        "rows or fill in the values first."
     )
     with pytest.raises(InputError, match=exactly(sentence)):
         vector_rows(wrap(X), CPU)

@@ -190,7 +190,8 @@ def test_energy_of_the_same_distribution_shrinks_with_size():
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_nan_is_refused(distance):
     sentence = (
-        "X has 1 values that are NaN or infinite; remove those rows or fill in the values first."
+        "X has missing or infinite values (1 in column 0); remove those rows or fill in the "
+        "values first."
     )
     with pytest.raises(InputError, match="^" + re.escape(sentence) + "$"):
         distance([[0.0], [np.nan]], [0, 1])

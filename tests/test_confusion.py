@@ -216,8 +216,8 @@ def test_folds_are_shuffled():
         (
             [[0.0], [np.nan]],
             [0, 1],
-            "X has 1 values that are NaN or infinite; remove those rows or fill in the values "
-            "first.",
+            "X has missing or infinite values (1 in column 0); remove those rows or fill in the "
+            "values first.",
         ),
         (
             [[0.0], [1.0]],

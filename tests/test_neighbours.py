@@ -317,7 +317,10 @@ def test_lists_and_missing_labels_are_accepted():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"X": np.full((6, 2), np.nan)}, "X has 12 values that are NaN or infinite"),
+        (
+            {"X": np.full((6, 2), np.nan)},
+            "X has missing or infinite values (6 in column 0, 6 in",
+        ),
         ({"X": np.zeros(6)}, "X must be a table with one row per observation, got shape (6,)"),
         ({"X": [["a"]] * 6}, "X must hold numbers"),
         ({"labels": [0, 1]}, "X has 6 observations but"),

@@ -351,7 +351,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         array([0, 0, 1])
         """
         of_rows = {"batch": batch, "groups": groups, "features": features}
-        return self.fit(X, initial_labels=initial_labels, **of_rows).labels_
+        return self.fit(X, y, initial_labels=initial_labels, **of_rows).labels_
 
     def predict(self, X: Any) -> Index:
         """Assign new observations to the merged clusters.
@@ -498,12 +498,13 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     def _checked(self, X: Any, reset: bool) -> Any:
         """Check a table as scikit-learn does; other data are checked when they are used."""
+        X = plain_array(X)
         if not is_table(X):
             return X
         try:
             values = validate_data(
                 self,
-                plain_array(X),
+                X,
                 accept_sparse=True,
                 reset=reset,
                 ensure_min_samples=2 if reset else 1,
@@ -511,8 +512,10 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             return numeric_matrix(values) if values.dtype == object else values
         except InputError:
             raise
-        except ValueError as error:  # scikit-learn's
-            if "could not convert" in str(error):
+        except (TypeError, ValueError, OverflowError) as error:  # scikit-learn's
+            if isinstance(error, TypeError) and not hasattr(X, "columns"):
+                raise
+            if "NaN" in str(error) or "infinity" in str(error) or not isinstance(X, np.ndarray):
                 numeric_matrix(X)  # says in which row and column
             raise InputError(in_one_sentence(str(error))) from None
 
@@ -523,7 +526,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         named = getattr(self, "feature_names_in_", range(X.shape[1]))
         called = [f"column {shown(name)} of X" for name in named]
         if labels is not None and not is_mapped(X):
-            warn_of_other_uses(X, called, label_array(labels))
+            warn_of_other_uses(X, called, encode_labels(labels, at_least=0).clusters)
         warn_of_scales(X, called)
 
     def __sklearn_tags__(self) -> Any:

@@ -49,7 +49,7 @@ from unsplit.data.readers.tables import (
     require_module,
     shortened,
 )
-from unsplit.data.rows.base import blocks_of, is_mapped
+from unsplit.data.rows.base import blocks_of, is_mapped, refuse_gaps
 from unsplit.data.rows.sequences import Ragged
 from unsplit.errors import InputError, option
 
@@ -179,7 +179,7 @@ def read_observations(
     if names is not None:
         leave_out_text(path, contents.text, choice, any_numbers=bool(names))
     if np.ndim(X) == 2:
-        _refuse_gaps(path, X, names)
+        refuse_gaps(X, names, str(path))
     rows = RowIds(path, np.arange(n) if ids is None else ids, ids is not None, choice.id)
     clusters = values_of_rows(columns, wanted[0], rows, LABEL_NAMES)
     batches = values_of_rows(columns, wanted[1], rows, BATCH_NAMES)
@@ -395,24 +395,6 @@ def _rate_in(path: Path, rate: NDArray[Any]) -> int:
             f"{HIGHEST_RATE:,}, got {shortened(str(rate))}; correct it, or leave it out."
         )
     return int(rate.item())
-
-
-def _refuse_gaps(path: Path, X: Any, names: list[str] | None) -> None:
-    if scipy.sparse.issparse(X):
-        each = np.bincount(X.indices[~np.isfinite(X.data)], minlength=X.shape[1])
-    else:
-        each = np.zeros(X.shape[1], np.int64)
-        for block in blocks_of(X):
-            each += (~np.isfinite(block)).sum(axis=0)
-    if not each.any():
-        return
-    columns = np.flatnonzero(each)
-    shown = [f"{each[j]:,} in column {repr(names[j]) if names else j}" for j in columns[:5]]
-    more = f" and more in {len(columns) - 5:,} other columns" if len(columns) > 5 else ""
-    raise InputError(
-        f"{path} has missing or infinite values ({', '.join(shown)}{more}); "
-        "remove those rows or fill in the values first."
-    )
 
 
 def _look_at_features(

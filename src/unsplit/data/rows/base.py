@@ -2,12 +2,13 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -226,6 +227,27 @@ def require_numbers(values: Any, name: str = "X") -> None:
         )
 
 
+def refuse_gaps(X: Any, names: Sequence[Any] | None = None, what: str = "X") -> None:
+    """Raise an error that names the columns, or their numbers, with missing or infinite values."""
+    if scipy.sparse.issparse(X):
+        columns, n_gaps = np.unique(X.indices[~np.isfinite(X.data)], return_counts=True)
+    else:
+        in_each = sum((~np.isfinite(block)).sum(axis=0) for block in blocks_of(X))
+        columns = np.flatnonzero(in_each)
+        n_gaps = np.asarray(in_each)[columns]
+    if not len(columns):
+        return
+    named = [
+        f"{n:,} in column {j if names is None else repr(names[j])}"
+        for j, n in zip(columns[:5], n_gaps, strict=False)
+    ]
+    more = f" and more in {len(columns) - 5:,} other columns" if len(columns) > 5 else ""
+    raise InputError(
+        f"{what} has missing or infinite values ({', '.join(named)}{more}); "
+        "remove those rows or fill in the values first."
+    )
+
+
 def as_array(X: Any) -> NDArray[Any]:
     """Return X as an array; an array that is mapped from disk stays mapped."""
     X = plain_array(X)
@@ -244,7 +266,7 @@ def as_array(X: Any) -> NDArray[Any]:
 
 
 def plain_array(X: Any) -> Any:
-    """Turn tensors and masked arrays into plain arrays; refuse those without usable numbers.
+    """Turn tensors, masked arrays and matrices into arrays; refuse those without usable numbers.
 
     Everything else is returned as it is.
 
@@ -258,6 +280,16 @@ def plain_array(X: Any) -> Any:
     """
     if isinstance(X, Tensor):
         return _values_of(X)
+    if isinstance(X, np.matrix):
+        return np.asarray(X)
+    if scipy.sparse.issparse(X) and X.format in ("csr", "csc"):
+        try:
+            X.check_format(full_check=True)
+        except ValueError as error:
+            raise InputError(
+                f"X is a damaged sparse matrix ({error}); read or build it again."
+            ) from None
+        return X
     if not isinstance(X, np.ndarray):
         refuse_annotated(X)
     if isinstance(X, np.ma.MaskedArray):

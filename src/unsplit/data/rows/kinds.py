@@ -23,6 +23,8 @@ from unsplit.data.rows.base import (
     is_mapped,
     kind_of,
     odd_numbers,
+    plain_array,
+    refuse_gaps,
     require_numbers,
     scrambled,
 )
@@ -245,13 +247,8 @@ def numeric_matrix(X: ArrayLike) -> Any:
            [3., 4.]])
     """
     values = _numbers(X)
+    refuse_gaps(values, getattr(X, "columns", None))
     present: Any = values.data[:, None] if scipy.sparse.issparse(values) else values
-    n_bad = sum(block.size - int(np.isfinite(block).sum()) for block in blocks_of(present))
-    if n_bad:
-        raise InputError(
-            f"X has {n_bad} values that are NaN or infinite; remove those rows or fill "
-            "in the values first."
-        )
     largest = max((float(np.abs(block).max()) for block in blocks_of(present)), default=0.0)
     if largest > 1e30:
         row, column = np.unravel_index(np.argmax(np.abs(values)), values.shape)
@@ -278,7 +275,7 @@ def feature_matrix(features: Any, n: int) -> Any:
 
 def _numbers(X: ArrayLike) -> Any:
     """Return X as a contiguous array or a canonical CSR array, with unchecked values."""
-    values: Any = X if scipy.sparse.issparse(X) else as_array(X)
+    values: Any = plain_array(X) if scipy.sparse.issparse(X) else as_array(X)
     if values.ndim != 2:
         raise InputError(
             f"X must be a table with one row per observation, got shape {tuple(values.shape)}; "
@@ -305,14 +302,14 @@ def _parsed(values: NDArray[Any], names: Sequence[Any]) -> NDArray[np.float64]:
     """
     try:
         return values.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = np.empty(values.shape)
     for (row, column), value in np.ndenumerate(values):
         try:
             found[row, column] = np.nan if is_gap(value) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"X must hold numbers, got {str(value)!r} in row {row}, column "
+                f"X must hold numbers, got {shown(str(value))} in row {row}, column "
                 f"{shown(names[column])}; encode text, categories and dates as numbers first, or "
                 "leave such columns out."
             ) from None
