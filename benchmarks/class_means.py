@@ -11,10 +11,9 @@ from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.merging.neighbours.graph import nearest
 from unsplit.networks.training.progress import History
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold
-from unsplit.pairwise.heldout_scores import estimate_of
+from unsplit.pairwise.divergences import HeldoutScores
+from unsplit.pairwise.heldout_scores import crossfit_folds, estimate_of, holdout_fold
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import HeldoutScores
 
 Floats = NDArray[np.float32]
 

@@ -18,14 +18,14 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks import results_file
-from benchmarks.common import CPU, print_table
+from benchmarks.common import print_table
 from benchmarks.known_truth import spread_means
 from unsplit import datasets, pairwise_tvd
 from unsplit.networks import registry
 from unsplit.pairwise import api, heldout_scores
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import directed_means, hit
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
+from unsplit.pairwise.heldout_scores import of_clusters
 from unsplit.plots.style import COLOURS, clean
 
 Floats = NDArray[np.float64]
@@ -94,7 +94,7 @@ def checkerboard(weights: Floats, size: int, rng: np.random.Generator) -> datase
 
 def tvd_of(scores: HeldoutScores) -> Floats:
     """The TVD that these scores give."""
-    rate = directed_means(scores, hit, CPU)
+    rate = directed_means(scores, hit)
     return np.asarray(np.maximum(2 * stats.balanced_accuracy(rate) - 1, 0))
 
 
@@ -103,14 +103,13 @@ def of_all_candidates(X: Floats, y: NDArray[np.int64], seed: int) -> dict[str, F
     noted: list[Any] = []
     choose: Callable[..., Any] = heldout_scores.best_of
 
-    def note(candidates: Sequence[Any], *rest: Any) -> Any:
-        noted.extend(candidates)
-        return choose(candidates, *rest)
+    def note(candidates: Sequence[Any], rows: Any, outputs: Any, folds: Any) -> Any:
+        noted.extend((one.name, of_clusters(one.scores, outputs)) for one in candidates)
+        return choose(candidates, rows, outputs, folds)
 
     with patch.object(api, "best_of", note):
         chosen = pairwise_tvd(X, y, backbone="best", random_state=seed, device="cpu").tvd
-    # Their clusters are numbered by content, and ``names`` of the scores turn them back.
-    found = {one.name: tvd_of(one.scores) for one in noted}
+    found = {name: tvd_of(scores) for name, scores in noted}
     return found | {"chosen by A": chosen}
 
 

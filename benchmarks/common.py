@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from benchmarks import markdown
+from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import VectorRows, vector_rows
 from unsplit.devices import private_randomness
 from unsplit.networks.network import Network
@@ -18,8 +19,8 @@ from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
 from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
+from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.heldout_scores import heldout_scores
-from unsplit.pairwise.scores import HeldoutScores
 
 CPU = torch.device("cpu")
 
@@ -67,11 +68,10 @@ def run(
         scores, history = heldout_scores(
             networks,
             rows,
-            clusters,
+            Parts.cut(clusters),
             folds,
-            config or TrainConfig(),
+            replace(config or TrainConfig(), epochs=epochs),
             np.random.default_rng(seed),
-            epochs=epochs,
         )
     return Run(rows, networks, scores, history)
 

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.common import print_table, split_digits
 from unsplit import TrainConfig, pairwise_tvd
 from unsplit.metrics import majority_categories, purity, quality
-from unsplit.pairwise.scores import DIVERGENCES
+from unsplit.pairwise.divergences import DIVERGENCES
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "hold-out 20 %, paper's loss": {"cv": 0.2, "training": TrainConfig(loss="pairwise")},

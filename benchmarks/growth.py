@@ -36,8 +36,8 @@ from unsplit.networks.network import MLP
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import TrainConfig, epoch_minibatches, used_decay
-from unsplit.pairwise.divergences import count_confusions
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import HeldoutScores
+from unsplit.pairwise.stored_pairs import count_confusions
 
 RESULTS = Path(__file__).parent / "results" / "growth.jsonl.gz"
 DIMENSIONS, FEATURES = 32, 256
@@ -94,7 +94,7 @@ def training_step(k: int, batch: int, device: torch.device, recorded: bool = Tru
 def counting(k: int, n: int, device: torch.device) -> Work:
     """The confusions of n held-out observations with k clusters."""
     scores = held_out(k, n, device)
-    return lambda: count_confusions(scores, device)
+    return lambda: count_confusions(scores)
 
 
 def held_out(k: int, n: int, device: torch.device) -> HeldoutScores:

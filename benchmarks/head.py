@@ -1,7 +1,7 @@
 """The losses over blocks of clusters, against the ceiling of the device and all scores at once.
 
 python -m benchmarks.head [--device cuda] [--clusters 1000000] [--features 512] [--batch 4096]
-    [--losses pairwise] [--blocks 16384 65536] [--write head.json]
+    [--losses pairwise] [--blocks 16384 65536] [--write head.jsonl.gz]
 
 Forward and backward are timed together.  The pairwise loss needs three products of batch × clusters
 × features multiplications, the softmax loss four; the share of the ceiling counts three for both,
@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks import results_file
 from benchmarks.common import print_table
 from unsplit.devices import choose_device
 from unsplit.networks.chunked import Blocks, blocks_for, chunked_loss, product_type
@@ -225,11 +226,11 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     records = list(compared(problem, tried, rate, given.repeats))
     if given.write:
         named = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-        whole = {
+        settings = {
             "device": named, "ceiling": rate, "clusters": given.clusters,
-            "features": given.features, "batch": given.batch, "records": records,
+            "features": given.features, "batch": given.batch,
         }  # fmt: skip
-        given.write.write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
+        results_file.write(given.write, [settings | record for record in records])
     title = (
         f"{given.clusters:,} clusters, {given.features} features, batch {given.batch:,}; ceiling "
         f"{rate / 1e12:.1f} TFLOP/s on {device.type}"

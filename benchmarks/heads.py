@@ -19,7 +19,7 @@ from unsplit.networks.network import Network, PairMatrixHead, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold, Group
 from unsplit.networks.training.loop import TrainConfig, Training, epoch_minibatches
-from unsplit.pairwise.folds import holdout_fold
+from unsplit.pairwise.heldout_scores import holdout_fold
 
 WIDTH = 256
 Head = Callable[[int, int], Any]

@@ -21,11 +21,8 @@ from sklearn.metrics import adjusted_rand_score
 import unsplit
 from benchmarks.common import print_table
 from benchmarks.peak_memory import PeakMemory
-from unsplit.estimator import merge_overclustering
 from unsplit.merging.neighbours import graph as graphs
-from unsplit.merging.options import MergeOptions
 from unsplit.networks.training.progress import EpochRecord, Reporter
-from unsplit.pairwise.api import Settings
 
 DIMENSIONS, GROUPS = 50, 50
 BLOCK = 100_000
@@ -107,14 +104,14 @@ def run(args: argparse.Namespace, X: Any, y: NDArray[np.int64]) -> None:
         warnings.simplefilter("ignore", unsplit.errors.PartitionWarning)
         clock = Clock()
         labels = overclustered(X, args.k, args.mapped)
-        settings = Settings(device=args.device)
-        merged = merge_overclustering(X, labels, MergeOptions(), settings, 0, clock)
+        merger = unsplit.ClusterMerger(device=args.device, random_state=0, progress=clock)
+        merger.fit(X, initial_labels=labels)
         rows = clock.rows()
-    assert merged.neighbours is not None
-    index = adjusted_rand_score(y, merged.tree.labels(labels))
+    assert merger.neighbours_ is not None
+    index = adjusted_rand_score(y, merger.labels_)
     title = (
-        f"{args.n:,} x {DIMENSIONS}, k = {args.k}: {merged.tree.n_clusters} clusters found, "
-        f"{GROUPS} true, ARI {index:.4f}; graph of {merged.neighbours.counted}; "
+        f"{args.n:,} x {DIMENSIONS}, k = {args.k}: {merger.n_clusters_} clusters found, "
+        f"{GROUPS} true, ARI {index:.4f}; graph of {merger.neighbours_.counted}; "
         f"data {X.nbytes / 2**20:,.0f} MiB, peak {memory.anonymous / 2**20:,.0f} MiB "
         f"({memory.resident / 2**20:,.0f} MiB with what is mapped)"
     )

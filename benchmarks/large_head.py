@@ -1,20 +1,15 @@
 """What very large heads save: fewer moments in the optimizer and the loss over blocks of clusters.
 
-python -m benchmarks.large_head [--clusters 500 1000] [--seeds 3] [--write large_head.json]
+python -m benchmarks.large_head [--clusters 500 1000] [--seeds 3] [--write large_head.jsonl.gz]
 
 Gaussians whose means overlap are split at random into five clusters each, so that it is known
 which clusters are parts of one.  They are compared and merged with AdamW and with what is used
 where copies of the head count; the data, the folds and the batches are the same.
-
-python -m benchmarks.large_head --draws 20000000 400000
-
-Seconds and memory to draw one epoch of so many rows and clusters, by sorting and round by round.
 """
 
 import argparse
 import json
 import time
-import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,9 +22,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 import unsplit
+from benchmarks import results_file
 from benchmarks.common import print_table
 from unsplit.networks.training import group as group_module
-from unsplit.networks.training import loop
 from unsplit.networks.training.group import Group
 
 PARTS, MEMBERS, DIMENSIONS, SPREAD = 5, 20, 20, 0.5
@@ -116,23 +111,6 @@ def summary(records: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
             yield (f"{k:,}", name, *spread, ari, f"{values['epochs'].mean():.0f}", held)
 
 
-def draws(n: int, k: int) -> Iterator[tuple[str, str, str]]:
-    """Cost of drawing an epoch, as smaller and as larger epochs are drawn."""
-    clusters = np.random.default_rng(0).integers(k, size=n)
-    before = loop.MANY_DRAWS
-    for name, limit in (("round by round", 0), ("by sorting", n)):
-        loop.MANY_DRAWS = limit
-        try:
-            tracemalloc.start()
-            start = time.perf_counter()
-            loop.balanced_draws(clusters, n, np.random.default_rng(0))
-            seconds, held = time.perf_counter() - start, tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-            loop.MANY_DRAWS = before
-        yield name, f"{seconds:.1f}", f"{held / 2**30:.2f}"
-
-
 HEADER = ("k", "head", "A", "Q of overlap", "ARI of merges", "epochs", "moments, bytes a weight")
 
 
@@ -141,13 +119,8 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--clusters", type=int, nargs="+", default=[500, 1000])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--draws", type=int, nargs=2, metavar=("ROWS", "CLUSTERS"))
     parser.add_argument("--write", type=Path)
     given = parser.parse_args(arguments)
-    if given.draws:
-        title = "An epoch of {:,} rows and {:,} clusters".format(*given.draws)
-        print_table(title, ("drawn", "seconds", "GiB"), list(draws(*given.draws)))
-        return []
     records = []
     for k in given.clusters:
         for seed in range(given.seeds):
@@ -155,7 +128,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
                 print(json.dumps(record), flush=True)
                 records.append(record)
     if given.write:
-        given.write.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
+        results_file.write(given.write, records)
     title = f"Heads as usual and as if they were very large, {given.seeds} seeds"
     print_table(title, HEADER, list(summary(records)))
     return records

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.common import print_table
-from unsplit.data.readers.folders import find_images
+from unsplit.data.readers.folders import find_files
 
 CLUSTERS = 20
 SETTINGS = ("--backbone", "single-layer", "--cv", "2", "--epochs", "1", "--device", "cpu")
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--folder", required=True)
     parser.add_argument("--images", type=int, nargs="+", default=[1000, 20_000])
     args = parser.parse_args()
-    paths = find_images(args.folder).paths
+    paths = find_files(args.folder)[0].paths
     rows = []
     for n in args.images:
         # Every so many, so that all runs see all kinds.

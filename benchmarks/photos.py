@@ -24,12 +24,9 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from benchmarks import markdown, results_file
-from unsplit import TrainConfig
-from unsplit.estimator import merge_overclustering
-from unsplit.merging.options import MergeOptions
+from unsplit import ClusterMerger, TrainConfig
 from unsplit.metrics import category_counts, correct_merges, majority_categories, purity
 from unsplit.overclustering import artificial
-from unsplit.pairwise.api import Settings
 
 RESULTS = Path(__file__).parent / "results" / "photos.jsonl.gz"
 PAGE = Path(__file__).parents[1] / "docs" / "photos.md"
@@ -138,13 +135,16 @@ def decoded(path: Path, names: list[str]) -> NDArray[np.uint8]:
 def measure(given: Problem, way: str, device: str, epochs: int) -> Numbers:
     """Merge once, and compare with the truth."""
     X = given.vectors if way == "vectors" else given.images
-    settings = Settings(
-        "mlp" if way == "vectors" else way, device=device, training=TrainConfig(epochs=epochs)
+    merger = ClusterMerger(
+        backbone="mlp" if way == "vectors" else way,
+        device=device,
+        training=TrainConfig(epochs=epochs),
+        random_state=0,
     )
     start, processor = time.perf_counter(), time.process_time()
-    merged = merge_overclustering(X, given.clusters, MergeOptions(), settings, random_state=0)
+    merger.fit(X, initial_labels=given.clusters)
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
-    tree, history = merged.tree, merged.fitted.result.history
+    tree, history = merger.tree_, merger.history_
     n_true = len(set(majority_categories(given.clusters, given.categories)))
     counts = category_counts(given.clusters, given.categories)
     right = correct_merges(tree.linkage[:, :2], counts)
@@ -154,7 +154,7 @@ def measure(given: Problem, way: str, device: str, epochs: int) -> Numbers:
         return float(adjusted_rand_score(given.categories, tree.labels(given.clusters)))
 
     return {
-        "A": merged.fitted.result.mean_accuracy,
+        "A": merger.pairwise_.mean_accuracy,
         "purity": purity(given.clusters, given.categories),
         "possible": k - n_true,
         "right": int(right[k - n_true - 1]),

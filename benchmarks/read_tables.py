@@ -2,8 +2,8 @@
 
     python -m benchmarks.read_tables --rows 1000000 --columns 50
 
-Three processes read the same file: one does nothing but load the libraries, one streams the file as
-`unsplit.read` does, one reads it with pandas and makes a matrix of it.
+Three processes read the same file: one does nothing but load the libraries, one reads the file as
+`unsplit.read` does, one with pandas and makes a matrix of it.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """From held-out scores to all pairs at large k, part by part, against the arithmetic's floor.
 
-python -m benchmarks.scale [--device cuda] [--clusters 1000 5000] [--per-cluster 10]
+python -m benchmarks.scale [--clusters 1000 5000] [--per-cluster 10]
 """
 
 import argparse
@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from benchmarks.common import print_table
-from unsplit.devices import choose_device
+from unsplit.devices import device_for_sums
 from unsplit.pairwise.divergences import (
-    count_confusions,
+    HeldoutScores,
     directed_means,
     hit,
     inner_products,
     p_values,
 )
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.stored_pairs import count_confusions
 
 WIDTH = 256
 
@@ -54,12 +54,11 @@ def matrix_rate(device: torch.device) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--clusters", type=int, nargs="+", default=[500, 2000])
     parser.add_argument("--per-cluster", type=int, default=10)
     parser.add_argument("--hits-only", action="store_true", help="no overlap and no p-values")
     arguments = parser.parse_args()
-    device = choose_device(arguments.device)
+    device = device_for_sums()
     rate = matrix_rate(device)
     table = []
     for k in arguments.clusters:
@@ -67,10 +66,10 @@ def main() -> None:
         m = len(scores.clusters)
         row = [f"{k:,}", f"{m:,}", f"{2 * m * k * WIDTH / rate:.3f}"]
         for part in (
-            lambda s: count_confusions(s, device),
-            lambda s: directed_means(s, hit, device),
-            lambda s: inner_products(s, device),
-            lambda s: p_values(s, device),
+            count_confusions,
+            lambda s: directed_means(s, hit),
+            lambda s: list(inner_products(s)),
+            p_values,
         )[: 2 if arguments.hits_only else None]:
             start = time.perf_counter()
             part(scores)

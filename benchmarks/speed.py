@@ -26,7 +26,7 @@ from unsplit.datasets import gaussians
 from unsplit.devices import choose_device
 from unsplit.metrics import majority_categories, quality
 from unsplit.networks.training.loop import TrainConfig
-from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import crossfit_folds
 
 PAIRS = 200
 

@@ -14,15 +14,14 @@ import scipy.stats
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.common import CPU, Run, print_table, run
+from benchmarks.common import Run, print_table, run
 from unsplit import pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.errors import DependenceWarning
 from unsplit.networks.training.group import Fold
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import directed_means, hit, p_values, rank_sums
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold, validated_inside
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit, p_values, rank_sums
+from unsplit.pairwise.heldout_scores import crossfit_folds, holdout_fold, validated_inside
 
 SIZE = 100
 Splitter = Callable[[NDArray[np.int64], np.random.Generator], list[list[Fold]]]
@@ -54,7 +53,7 @@ CHOICES: dict[str, Splitter] = {
 def accuracy_of(runs: list[Run]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Directed hit rates and counts pooled over the runs of one data set."""
     counts = np.array([r.scores.counts.sum(axis=0) for r in runs])
-    rates = np.array([directed_means(r.scores, hit, CPU) for r in runs])
+    rates = np.array([directed_means(r.scores, hit) for r in runs])
     pooled = (rates * counts[:, :, None]).sum(axis=0) / counts.sum(axis=0)[:, None]
     return pooled, counts.sum(axis=0)
 
@@ -98,7 +97,7 @@ def null_p_values(
         rng = np.random.default_rng(seed)
         folds = [holdout_fold(y, 0.4, rng)] if method == "hold-out" else crossfit_folds(y, 5, rng)
         scores = run(X, y, folds, seed).scores
-        p = p_values(scores, CPU)
+        p = p_values(scores)
         first = np.arange(0, k - 1, 2)
         found.append(p[first, first + 1])
     return np.concatenate(found)
@@ -170,7 +169,7 @@ def coverage(scale: float) -> None:
                     else crossfit_folds(y, 5, rng)
                 )
                 result = run(X, y, folds, seed)
-                rate = directed_means(result.scores, hit, CPU)
+                rate = directed_means(result.scores, hit)
                 n = result.scores.counts.sum(axis=0)
                 low, high = stats.accuracy_interval(rate, n, 0.95, len(folds))
                 truth = true_rates(result, means, seed)
@@ -237,7 +236,7 @@ def within_folds(scores: HeldoutScores) -> NDArray[np.float64]:
     """p-values of the test for larger clusters, for clusters of any size."""
     # A stratum without observations changes nothing, but says that strata are not folds.
     counts = np.vstack([scores.counts, np.zeros_like(scores.counts[:1])])
-    return stats.rank_sum_p_value(rank_sums(scores, CPU), counts, scores.n_folds)
+    return stats.rank_sum_p_value(rank_sums(scores), counts, scores.n_folds)
 
 
 N_PERMUTATIONS = 199
@@ -264,14 +263,14 @@ def three_tests(
     found, any_small = [], []
     for repeat in range(repeats):
         X, y, scores = in_turn(family, tvd, k, n, d, seed + repeat)
-        old, new = within_folds(scores), p_values(scores, CPU)
+        old, new = within_folds(scores), p_values(scores)
         rng = np.random.default_rng(repeat)
         i, j = np.triu_indices(k, 1)
         kept = (i + j) % 2 == 1 if tvd else np.full(len(i), True)
         for a, b in zip(i[kept], j[kept], strict=True):
             two = (y == a) | (y == b)
             found.append((old[a, b], new[a, b], energy_p_value(X[two], y[two] == a, rng)))
-        rate = directed_means(scores, hit, CPU)
+        rate = directed_means(scores, hit)
         n_equal = stats.possibly_equal(
             int(np.triu(stats.balanced_accuracy(rate) <= 0.5, 1).sum()), len(rate)
         )
@@ -354,7 +353,7 @@ def lower_ends(scale: float) -> None:
                 ends = []
                 for seed in range(max(2, int(2 * scale))):
                     _, _, scores = in_turn("Gaussian", tvd, N_CLUSTERS, n, d, seed)
-                    rate = stats.at_least_chance(directed_means(scores, hit, CPU))
+                    rate = stats.at_least_chance(directed_means(scores, hit))
                     low, high = stats.accuracy_interval(rate, scores.counts.sum(axis=0), 0.95, 5)
                     i, j = np.triu_indices(N_CLUSTERS, 1)
                     kept = (i + j) % 2 == 1

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import print_table
-from unsplit.data.readers.folders import find_images
+from unsplit.data.readers.folders import find_files
 from unsplit.data.readers.media import ImageFiles, read_images
 from unsplit.data.rows.base import Rows
 from unsplit.data.rows.datasets import DatasetRows, Decoder
@@ -158,7 +158,7 @@ def on_device(args: argparse.Namespace, device: torch.device) -> None:
 
 def streamed(args: argparse.Namespace, device: torch.device) -> None:
     """The folder path without keeping images on the device."""
-    found = find_images(args.folder)
+    found = find_files(args.folder)[0]
     seen, found = read_images(found, size=args.size)
     # As often as it takes to make an epoch last longer than the start of a stream.
     dataset = ImageFiles(found.paths * args.repeat, seen.size, seen.channels)

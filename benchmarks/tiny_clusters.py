@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import CPU, print_table
+from benchmarks.common import print_table
 from unsplit import MergeTree, PairwiseTVD, merge, neighbour_graph
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
@@ -22,10 +22,8 @@ from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
-from unsplit.pairwise.divergences import directed_means, hit
-from unsplit.pairwise.folds import crossfit_folds
-from unsplit.pairwise.heldout_scores import estimate_of
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
+from unsplit.pairwise.heldout_scores import crossfit_folds, estimate_of
 
 Matrix = NDArray[np.float64]
 
@@ -56,7 +54,7 @@ def split_groups(k: int, per_cluster: int, seed: int = 0) -> tuple[Matrix, Index
 def estimate(X: Matrix, clusters: Index, learned: str, seed: int = 0) -> PairwiseTVD:
     """What a linear network would say that learned this much."""
     scores, sizes = linear_scores(X, clusters, learned, seed), np.bincount(clusters)
-    hits = directed_means(scores, hit, CPU)
+    hits = directed_means(scores, hit)
     return PairwiseTVD(np.arange(len(sizes)), sizes, scores.counts.sum(0), hits, scores, NO_HISTORY)
 
 

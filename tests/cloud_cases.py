@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pypcd4
 import trimesh
 
 from unsplit.data.readers.parsers import read_cloud
@@ -39,10 +38,6 @@ def is_drawn_from(cloud, points):
 
 def save_ply_cloud(name, points):
     trimesh.PointCloud(points).export(name)
-
-
-def save_pcd(name, points):
-    pypcd4.PointCloud.from_xyz_points(points.astype(np.float32)).save(name)
 
 
 def save_xyz(name, points):

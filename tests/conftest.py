@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cli_cases import write_data
+from unsplit.merging import remerge
 
 
 @pytest.fixture
@@ -10,6 +11,14 @@ def folder(tmp_path, monkeypatch):
     """Work in a new folder, so that sentences hold short names."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_remerges():
+    """Merge again three times instead of twenty; files that look at stability have their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remerge, "N_REMERGES", 3)
+        yield
 
 
 @pytest.fixture

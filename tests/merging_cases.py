@@ -10,8 +10,8 @@ from tests import reference
 from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import Connections, connect
 from unsplit.networks.training.progress import History
+from unsplit.pairwise.divergences import HeldoutScores
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import HeldoutScores
 
 NO_HISTORY = History(*(np.zeros(0, dtype) for dtype in (int, float, float, float, int)))
 

@@ -72,9 +72,5 @@ trees = st.builds(
 )
 
 
-def wedges(ax):
-    return next(c for c in ax.collections if type(c).__name__ == "PolyCollection")
-
-
 def dashed_lines(ax):
     return [line for line in ax.lines if line.is_dashed()]

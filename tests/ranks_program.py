@@ -21,7 +21,7 @@ import torch.distributed as dist
 import unsplit
 from unsplit.cli import main
 from unsplit.networks.training import checkpoint
-from unsplit.networks.training.checkpoint import Checkpoint
+from unsplit.networks.training.ranks import Sharded
 from unsplit.pairwise.api import Settings
 
 
@@ -43,20 +43,20 @@ def run(case, rank, port):
         os.environ.update(where, RANK=str(rank), WORLD_SIZE=str(case["size"]))
         os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     if "form" in case:
-        Settings.is_sparse = lambda *_: case["form"] == "sparse"
+        Settings.is_sparse = lambda *_, **__: case["form"] == "sparse"
     if "kill" in case:
         checkpoint.EVERY = checkpoint.AT_MOST_ONE_IN = 0
         victim, left = case["kill"]
-        due = Checkpoint.due
+        gradients = Sharded.gradients
 
-        def counted(self):
+        def counted(self, *batch):
             nonlocal left
             left -= 1
             if rank == victim and left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return due(self)
+            return gradients(self, *batch)
 
-        Checkpoint.due = counted
+        Sharded.gradients = counted
     if "starve" in case and case["starve"][0] == rank:
         starve(case["starve"][1])
     main(case["typed"], prog_name="unsplit")

@@ -4,11 +4,9 @@ import numpy as np
 
 from unsplit.data.labels import EncodedLabels
 from unsplit.networks.training.progress import History
-from unsplit.pairwise.divergences import directed_means, hit
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold
-from unsplit.pairwise.heldout_scores import estimate_of
+from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
+from unsplit.pairwise.heldout_scores import crossfit_folds, estimate_of, holdout_fold
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import HeldoutScores
 
 NO_HISTORY = History(*(np.zeros(0, kind) for kind in (int, float, float, float, int)))
 
@@ -57,7 +55,7 @@ def both_forms(scores, most=256):
     k = scores.n_clusters
     n_heldout = scores.counts.sum(axis=0)
     sizes = np.maximum(n_heldout, 1)
-    hits = directed_means(scores, hit, "cpu")
+    hits = directed_means(scores, hit)
     dense = PairwiseTVD(np.arange(k), sizes, n_heldout, hits, scores, NO_HISTORY)
     labels = EncodedLabels(np.arange(k), np.repeat(np.arange(k), sizes))
     return dense, estimate_of(scores, labels, NO_HISTORY, is_sparse=True, most=most)

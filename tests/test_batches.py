@@ -14,19 +14,18 @@ from benchmarks.common import as_options
 from tests import reference
 from tests.cli_cases import QUICK, read_csv, read_json, succeeds, unsplit
 from unsplit import ClusterMerger, InputError, PairwiseTVD, TrainConfig, merge, pairwise_tvd, read
-from unsplit.data.labels import Subclusters
+from unsplit.data.labels import Parts
 from unsplit.errors import BatchWarning, PartitionWarning
-from unsplit.estimator import merge_overclustering
 from unsplit.merging.evidence import Columns, Mixtures
-from unsplit.merging.options import MergeOptions
 from unsplit.pairwise import divergences
-from unsplit.pairwise.api import Settings
-from unsplit.pairwise.divergences import rank_sums
-from unsplit.pairwise.groups import effective_counts, pair_weights
-from unsplit.pairwise.scores import DIVERGENCES
-from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, rank_sum_p_value
+from unsplit.pairwise.divergences import DIVERGENCES, rank_sums
+from unsplit.pairwise.statistics import (
+    CROSSFIT_VARIANCE,
+    effective_counts,
+    pair_weights,
+    rank_sum_p_value,
+)
 
-CPU = torch.device("cpu")
 GAPS = [0.0, 0.0, 4.0]
 
 
@@ -59,10 +58,10 @@ def ragged():
     """Five clusters in three batches: some parts are empty, one holds one; 3 and 4 never meet."""
     rng = np.random.default_rng(1)
     sizes = np.array([[20, 12, 9, 15, 0], [8, 25, 0, 0, 11], [14, 1, 18, 0, 10]])
-    subclusters = np.repeat(np.arange(15), sizes.ravel())
-    batch, labels = subclusters // 5, subclusters % 5
-    X = rng.standard_normal((len(subclusters), 2)) + np.column_stack([labels, 2 * batch])
-    order = rng.permutation(len(subclusters))
+    parts = np.repeat(np.arange(15), sizes.ravel())
+    batch, labels = parts // 5, parts % 5
+    X = rng.standard_normal((len(parts), 2)) + np.column_stack([labels, 2 * batch])
+    order = rng.permutation(len(parts))
     with pytest.warns(BatchWarning) as caught:
         result = quick(X[order], labels[order], batch[order])
     return result, caught, (X[order], labels[order], batch[order])
@@ -95,21 +94,18 @@ def test_auto_merges_within_batches_what_a_test_keeps_apart_without(estimates):
     found = merger.fit_predict(X, initial_labels=labels, batch=batch)
     assert merger.tree_.groups.tolist() == [0, 0, 1]
     assert np.array_equal(found, [0, 0, 1] @ (labels == np.arange(3)[:, None]))
-    # New observations need no batch: its subclusters make up a cluster.
+    # New observations need no batch: its parts in batches make up a cluster.
     assert merger.predict([[0, 0, 0], [0, 3, 0], [4, 0, 0]]).tolist() == [0, 0, 1]
 
 
 def test_neighbours_are_looked_for_within_batches():
     X, labels, batch = confounded(n=30, gaps=[0, 5, 10], shift=0.0)
-    merge_options, choices = (
-        MergeOptions(),
-        Settings(cv=2, training=TrainConfig(epochs=3), device="cpu"),
-    )
-    graph = merge_overclustering(X, labels, merge_options, choices, 0, batch=batch).neighbours
+    merger = ClusterMerger(cv=2, training=TrainConfig(epochs=3), device="cpu", random_state=0)
+    graph = merger.fit(X, initial_labels=labels, batch=batch).neighbours_
     left, right = graph.adjacency.nonzero()
     assert np.array_equal(np.sort(graph.batches), np.sort(batch))
     assert np.array_equal(graph.batches[left], graph.batches[right])
-    whole = merge_overclustering(X, labels, merge_options, choices, 0).neighbours
+    whole = merger.fit(X, initial_labels=labels).neighbours_
     assert set(whole.batches) == {0}
 
 
@@ -127,12 +123,12 @@ def test_a_leaning_network_makes_no_difference():
     result = quick(X, labels, batch)
     scores = result.scores
     leaning = np.where(
-        scores.subclusters == scores.subclusters.max(axis=1, keepdims=True), 1.0, 0.0
+        scores.batch_sizes == scores.batch_sizes.max(axis=1, keepdims=True), 1.0, 0.0
     )
     scores.weights[:] = 0
     scores.bias[:] = np.tile(leaning, (scores.n_folds, 1))
-    assert divergences.directed_means(scores, divergences.hit, CPU)[0, 1] == pytest.approx(0.5)
-    assert divergences.divergence(scores, "lecam", CPU)[0, 1] == pytest.approx(0, abs=1e-6)
+    assert divergences.directed_means(scores, divergences.hit)[0, 1] == pytest.approx(0.5)
+    assert divergences.divergence(scores, "lecam")[0, 1] == pytest.approx(0, abs=1e-6)
     counts = scores.counts.sum(axis=0)
     alike = sum(leaning[b, c] for b, c in zip(scores.batches, scores.clusters, strict=True))
     assert alike / counts.sum() > 0.75
@@ -199,7 +195,7 @@ def test_overlap_is_a_mean_within_batches(ragged):
 
 def test_rank_sums_never_compare_batches(ragged):
     result, _, _ = ragged
-    U = rank_sums(result.scores, CPU)
+    U = rank_sums(result.scores)
     for i, j in zip(*np.triu_indices(5, 1), strict=True):
         expected = sum(
             reference.rank_sum(z, clusters, folds, i, j)
@@ -317,7 +313,7 @@ def union_z(scores, members):
     """Score of a union for every held-out observation, from the mixture within its batch."""
     z, total = scores.dense().astype(float), np.zeros(len(scores.rows))
     for x in range(len(z)):
-        n = scores.subclusters[scores.batches[x], members].astype(float)
+        n = scores.batch_sizes[scores.batches[x], members].astype(float)
         total[x] = logsumexp(z[x, members], b=n / n.sum()) if n.sum() else -np.inf
     return total
 
@@ -379,7 +375,7 @@ def test_order_and_names_do_not_matter(ragged):
 def test_one_batch_is_none():
     X, labels, _ = confounded(n=30)
     plain, one = quick(X, labels), quick(X, labels, np.full(len(X), "run 1"))
-    assert one.scores.subclusters is None
+    assert one.scores.batch_sizes is None
     assert np.array_equal(one.hit_rate, plain.hit_rate)
     assert np.array_equal(one.p_value, plain.p_value)
     assert list(one.table()) == list(plain.table())
@@ -403,7 +399,7 @@ def test_save_and_load_keep_batches(ragged, tmp_path):
     assert np.array_equal(without.n_batches, result.n_batches)
     result.save(tmp_path / "pairs.npz", scores=True)
     again = PairwiseTVD.load(tmp_path / "pairs.npz")
-    assert np.array_equal(again.scores.subclusters, result.scores.subclusters)
+    assert np.array_equal(again.scores.batch_sizes, result.scores.batch_sizes)
     assert np.array_equal(again.scores.batches, result.scores.batches)
     assert np.array_equal(again.p_value, result.p_value)
     assert np.array_equal(again.divergence("lecam"), result.divergence("lecam"))
@@ -411,12 +407,11 @@ def test_save_and_load_keep_batches(ragged, tmp_path):
 
 
 def test_cells_by_hand():
-    subclusters = Subclusters.cut(np.array([2, 0, -1, 0, 2]), np.array([1, 0, 0, 1, 1]))
-    assert subclusters.table.tolist() == [[1, 0, 0], [1, 0, 2]]
-    merged, new = subclusters.joined(np.array([0, 1, 0]))
-    assert merged.table.tolist() == [[1], [3]]
-    assert new.tolist() == [0, 1, 1]
-    assert merged.of_rows.tolist() == [1, 0, -1, 1, 1]
+    parts = Parts.cut(np.array([2, 0, -1, 0, 2]), np.array([1, 0, 0, 1, 1]))
+    assert parts.table.tolist() == [[1, 0, 0], [1, 0, 2]]
+    again = parts.renumbered(np.array([0, 2, -1, 1, 0]))
+    assert again.table.tolist() == parts.table.tolist()
+    assert again.cluster.tolist() == [2, 0, 0]
 
 
 # --- bad input, files ----------

@@ -20,8 +20,9 @@ def estimate():
 
 
 @pytest.mark.parametrize("tile", [2048, 3, 2, 1])
-def test_blocks_of_any_size_give_the_same(estimate, tile, tmp_path):
-    write_tvd(tmp_path / "tvd.npy", estimate, tile)
+def test_blocks_of_any_size_give_the_same(estimate, tile, tmp_path, monkeypatch):
+    monkeypatch.setattr("unsplit.pairwise.result.ROWS_AT_ONCE", tile)
+    write_tvd(tmp_path / "tvd.npy", estimate)
     found = np.load(tmp_path / "tvd.npy", mmap_mode="r")
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, estimate.tvd, atol=1e-6)

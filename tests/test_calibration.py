@@ -10,13 +10,18 @@ from scipy.special import log_softmax, logsumexp
 
 from tests.merging_cases import gaussian_estimate
 from unsplit import TrainConfig, datasets, pairwise_tvd
+from unsplit.data.labels import Parts
 from unsplit.pairwise import heldout_scores
 from unsplit.pairwise.api import Settings, fit
-from unsplit.pairwise.heldout_scores import best_factor, scaled
+from unsplit.pairwise.heldout_scores import best_factor, of_clusters
 
 
 def scores_of(sizes, means=(0, 1, 2.5), seed=0):
     return gaussian_estimate(means, sizes, seed=seed)[0].scores
+
+
+def times(scores, factor):
+    return of_clusters(scores, Parts.cut(np.arange(scores.n_clusters)), factor)
 
 
 def naive_factor(scores):
@@ -36,7 +41,7 @@ def naive_factor(scores):
 def test_exact_scores_get_their_scale_back(sizes, wrong):
     # A perfect network knows log densities; its scores times any number are brought back.
     scores = scores_of(sizes)
-    found = best_factor(scaled(scores, wrong)) * wrong
+    found = best_factor(times(scores, wrong)) * wrong
     assert found == pytest.approx(1.0, abs=0.15)
     assert found == pytest.approx(naive_factor(scores), rel=0.02)
 
@@ -57,7 +62,7 @@ def test_clusters_weigh_the_same_whatever_their_size():
 
 def test_scaling_changes_no_decision():
     scores = scores_of(50)
-    np.testing.assert_allclose(scaled(scores, 2.0).dense(), 2 * scores.dense(), rtol=1e-5)
+    np.testing.assert_allclose(times(scores, 2.0).dense(), 2 * scores.dense(), rtol=1e-5)
 
 
 def test_nothing_held_out_leaves_scores_as_they_are():
@@ -93,3 +98,7 @@ def test_new_observations_are_scored_as_surely_as_those_that_were_held_out():
     first = replace(fitted.scorer, networks=fitted.networks[:1])
     plain = replace(first, temperature=1.0).log_posterior(X)
     np.testing.assert_allclose(first.log_posterior(X), log_softmax(factor * plain, axis=1))
+    scores = fitted.result.scores
+    own = scores.folds == 0
+    expected = log_softmax(scores.dense()[own], axis=1)
+    np.testing.assert_allclose(first.log_posterior(X)[scores.rows[own]], expected, atol=1e-4)

@@ -326,7 +326,6 @@ BAD = [
      "'counts'?"),
     ({"use_rep": "bad"}, "Input X contains NaN; remove those rows or fill in the values first."),
     ({"use_rep": "raw"}, "raw of adata holds values that are not counts, such as 1."),
-    ({"layer": "counts"}, 'layer is gone; write use_rep="layers/NAME".'),
     ({"key_added": "leiden"}, "key_added must differ from groupby, got 'leiden' for both"),
 ]  # fmt: skip
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, skew, spearmanr
 
-from unsplit.merging.neighbours import structureless as chance
+from unsplit.merging.neighbours import evidence as chance
+from unsplit.merging.neighbours.evidence import Surrogate, chance_curve, one_mode
 from unsplit.merging.neighbours.graph import connect, dithered
-from unsplit.merging.neighbours.structureless import Surrogate, chance_curve, one_mode
 
 
 def normal(deviations):

@@ -23,7 +23,7 @@ from benchmarks.classifiers import families
 from tests.checks import about, exactly
 from tests.cli_cases import merge, read_csv, read_json, succeeds, write_data
 from unsplit import ClusterMerger, InputError, PairwiseTVD, datasets, pairwise_tvd
-from unsplit.data.labels import Subclusters
+from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import VectorRows
 from unsplit.devices import private_randomness
 from unsplit.networks.backbones.classifiers import Classifier, ClassifierNetwork
@@ -242,11 +242,10 @@ def trained(four, names):
         with private_randomness(0):
             networks = [build_network(rows, fold, recipe, 4, "softmax") for fold in folds]
             rng = np.random.default_rng(0)
-            scores, history = heldout_scores(
-                networks, rows, y, folds, recipe.training, rng, epochs=3
-            )
+            config = unsplit.TrainConfig(epochs=3).over(recipe.training)
+            scores, history = heldout_scores(networks, rows, Parts.cut(y), folds, config, rng)
         found.append(Trained(str(name), recipe.training, networks, scores, history))
-    return (rows, y, folds, np.arange(4), Subclusters.cut(y, np.zeros_like(y))), found
+    return (rows, Parts.cut(y), folds), found
 
 
 def chosen_of(given, candidates):

@@ -44,12 +44,12 @@ def test_an_interrupted_merge_changes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     for command in ("merge", "distances"):
-        patched = "estimator.merge_overclustering" if command == "merge" else "cli.merge.fit"
+        patched = "estimator.fit" if command == "merge" else "cli.merge.fit"
         monkeypatch.setattr(f"unsplit.{patched}", interrupted)
         result = unsplit(command, "data.csv", "--labels", "cluster", "--out", "out")
         assert result.exit_code == 130
         assert result.stderr == (
-            f"unsplit: interrupted while {'reading' if command == 'merge' else 'training'}; "
+            "unsplit: interrupted while training; "
             "nothing of this run is kept, and out is unchanged\n"
         )
         assert result.stdout == ""

@@ -199,15 +199,6 @@ def test_too_many_broken_files_are_an_error_that_names_three(monkeypatch):
         assert len(unsplit.read(folder).X) == 6
 
 
-def test_nothing_but_broken_files_is_an_error_whatever_share_is_allowed(monkeypatch):
-    monkeypatch.setattr("unsplit.data.readers.broken.MOST_BROKEN", 1)
-    folder = two_clusters(n=1)
-    for cluster in ("no", "yes"):
-        write(f"sounds/{cluster}/0.wav", np.zeros(0, np.int16))
-    with pytest.raises(InputError, match=r"^none of the 2 \.wav files in sounds can be read"):
-        unsplit.read(folder)
-
-
 def test_remarks_beside_the_sound_are_no_damage():
     path = write("1.wav")
     data = path.read_bytes()
@@ -222,47 +213,6 @@ def test_remarks_beside_the_sound_are_no_damage():
 def test_a_path_that_leads_nowhere_or_to_one_sound_is_refused():
     refuses("there is no file sounds; check its name and folder.", "sounds")
     refuses("one.wav has an unsupported file type; …", write("one.wav"))
-
-
-def test_npz_with_all_samples_in_a_row():
-    np.savez("sounds.npz", audio=np.arange(6, dtype=np.int16), offsets=[0, 1, 6], digit=[3, 4])
-    found = unsplit.read("sounds.npz")
-    assert found.X.flat.dtype == np.int16
-    assert found.X.lengths.tolist() == [1, 5]
-    assert (found.labels, found.X.rate) == (None, None)
-    assert found.row_ids.tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("name", ["rate", "sample_rate"])
-@pytest.mark.parametrize("rate", [8000, 8000.0, np.array([8000])], ids=["int", "float", "array"])
-def test_npz_may_say_its_rate(name, rate):
-    np.savez("sounds.npz", audio=np.arange(3.0), offsets=[0, 1, 3], **{name: rate})
-    assert unsplit.read("sounds.npz").X.rate == 8000
-
-
-@pytest.mark.parametrize("rate", ["fast", 0, 0.5, [8000, 8000]], ids=str)
-def test_npz_with_a_rate_that_is_none_is_refused(rate):
-    np.savez("sounds.npz", audio=np.arange(3.0), offsets=[0, 1, 3], rate=rate)
-    refuses(
-        "the rate in sounds.npz must be one whole number of samples per second … got "
-        f"{np.array(rate)}; …",
-        "sounds.npz",
-    )
-
-
-def test_npz_in_stereo_is_averaged():
-    stereo = np.array([[1, 3], [5, 6], [32_767, 32_767]], np.int16)
-    np.savez("sounds.npz", audio=stereo, offsets=[0, 1, 3])
-    assert unsplit.read("sounds.npz").X.flat.tolist() == [[2.0], [5.5], [32_767.0]]
-
-
-def test_npz_with_wrong_offsets_is_refused_with_its_name():
-    np.savez("sounds.npz", audio=np.arange(3.0), offsets=[0, 2])
-    sentence = (
-        "sounds.npz: offsets must be whole numbers that rise from 0 to the number of samples, 3; "
-        "write where each sequence starts, then where the last one ends."
-    )
-    refuses(sentence, "sounds.npz")
 
 
 def test_damaged_npz_is_refused():

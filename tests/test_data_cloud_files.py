@@ -1,9 +1,7 @@
 import io
 import re
-from pathlib import Path
 
 import numpy as np
-import pypcd4
 import pytest
 import trimesh
 
@@ -13,7 +11,6 @@ from tests.cloud_cases import (
     off_of_a_box,
     one,
     save_commas,
-    save_pcd,
     save_ply_cloud,
     save_xyz,
     write,
@@ -58,7 +55,6 @@ def test_off_headers_on_one_line_are_read(header):
 
 CLOUD_FILES = [
     ("c.ply", save_ply_cloud),
-    ("c.pcd", save_pcd),
     ("c.xyz", save_xyz),
     ("c.XYZ", save_commas),
     ("c.npy", np.save),
@@ -120,7 +116,6 @@ BROKEN = {
     "nan.off": ("OFF\n3 1 0\n0 0 0\n1 nan 0\n0 1 0\n3 0 1 2\n", "NaN or infinite"),
     "huge.xyz": ("1e300 0 0\n2e300 0 0\n", "it is too far from the origin"),
     "far.xyz": ("1e9 0 0\n1000000000.5 0 0\n", "it is too far from the origin"),
-    "word.pcd": ("hello", "error"),
     "word.npy": ("hello", "it is not a NumPy file"),
 }
 
@@ -140,18 +135,6 @@ def test_a_cut_off_file_is_seen_wherever_it_is_cut_between_lines():
         write("m.off", b"".join(lines[:n]))
         with pytest.raises(Exception, match="cut short"):
             one("m.off")
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "binary", "binary_compressed"])
-def test_pcd_files_are_read_in_every_encoding_and_not_if_cut(encoding):
-    # Whole numbers, which text keeps too.
-    points = np.random.default_rng(0).permutation(120).reshape(40, 3).astype(np.float32)
-    cloud = pypcd4.PointCloud.from_xyz_points(points)
-    cloud.save("c.pcd", encoding=pypcd4.Encoding(encoding))
-    assert is_drawn_from(one("c.pcd"), points)
-    write("c.pcd", Path("c.pcd").read_bytes()[:-60])
-    with pytest.raises(ValueError, match=r"cut short|buffer|columns|compressed"):
-        one("c.pcd")
 
 
 def test_objects_in_an_array_are_not_unpickled():

@@ -51,9 +51,9 @@ def save_feather(name):
     table().to_feather(name)
 
 
-def save_stream(name):
+def save_arrow(name):
     content = pa.Table.from_pandas(table())
-    with pa.ipc.new_stream(name, content.schema) as writer:
+    with pa.ipc.new_file(name, content.schema) as writer:
         writer.write_table(content, max_chunksize=2)
 
 
@@ -64,16 +64,12 @@ KINDS = {
     "d.csv": save_csv,
     "D.CSV": save_csv,
     "d.v2.csv.gz": save_csv,
-    "d.csv.bz2": save_csv,
-    "d.csv.xz": save_csv,
-    "d.csv.zip": save_csv,
     "d.tsv": save_tsv,
     "d.tsv.gz": save_tsv,
     "d.parquet": save_parquet,
     "d.feather": save_feather,
-    "d.arrow": save_stream,
+    "d.arrow": save_arrow,
 }
-STREAMED = ("d.parquet", "d.feather", "d.arrow")  # as float32
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -81,9 +77,8 @@ def test_every_kind_of_file_gives_the_same_numbers(name):
     KINDS[name](name)
     read = read_observations(name)
     dense = read.X.toarray() if scipy.sparse.issparse(read.X) else read.X
-    dtype = np.float32 if name in STREAMED else np.float64
-    np.testing.assert_array_equal(dense, X.astype(dtype))
-    assert read.X.dtype == dtype
+    np.testing.assert_array_equal(dense, X)
+    assert read.X.dtype == np.float64
     assert scipy.sparse.issparse(read.X) == (name == "sparse.npz")
     assert read.feature_names == (None if name.endswith(("npy", "npz")) else ["a", "b"])
     assert read.row_ids.tolist() == [0, 1, 2]
@@ -223,7 +218,6 @@ def test_ids_that_identify_nothing_are_refused(ids, wrong):
 NPZ = {
     "table": ({"X": X}, (3, 2)),
     "images": ({"X": np.zeros((3, 9, 9)), "offsets": np.zeros(3)}, (3, 9, 9)),
-    "sound": ({"audio": np.arange(6.0), "offsets": np.array([0, 1, 3, 6]), "rate": 8000}, None),
 }
 
 

@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,15 +7,13 @@ from scipy.io import wavfile
 
 import unsplit
 from tests.checks import about
-from unsplit.data.readers.folders import IMAGE_ENDINGS, clusters_in, find_images
-from unsplit.data.readers.media import SOUND_ENDINGS
-from unsplit.data.readers.parsers import CLOUD_ENDINGS
+from unsplit.data.readers.folders import find_files, listed_images, lists_images
 from unsplit.errors import InputError, SkippedWarning
 
 KINDS = {
-    "images": (IMAGE_ENDINGS, "png"),
-    ".wav files": (SOUND_ENDINGS, "wave"),
-    "point clouds": (CLOUD_ENDINGS, "off"),
+    "images": "png",
+    "sounds": "wave",
+    "point clouds": "off",
 }
 every_kind = pytest.mark.parametrize("what", KINDS)
 
@@ -42,19 +41,21 @@ def pairs(files):
 
 
 def found(path="."):
-    return pairs(find_images(path))
+    return pairs(find_files(path)[0])
 
 
 def listed(what, path="."):
-    return clusters_in(path, KINDS[what][0], what)
+    files, kind = find_files(path)
+    assert kind == what
+    return files
 
 
 def refuses(sentence, path):
     with pytest.raises(InputError, match=about(sentence)):
-        find_images(path)
+        unsplit.read(path)
 
 
-def says(path, *parts, call=find_images):
+def says(path, *parts, call=unsplit.read):
     """The path is refused in one sentence that holds all of these parts."""
     with pytest.raises(InputError) as caught:
         call(path)
@@ -68,7 +69,7 @@ def says(path, *parts, call=find_images):
 
 @every_kind
 def test_every_subfolder_is_a_cluster_and_holds_files_at_any_depth(what):
-    kind = KINDS[what][1]
+    kind = KINDS[what]
     names = [f"eagles/a.{kind}", f"eagles/b.{kind.upper()}", f"owls/2.{kind}", f"owls/x/y/1.{kind}"]
     touch(*names, "README", "labels.csv", f".hidden.{kind}", f".cache/x.{kind}")
     touch(f"owls/.hidden.{kind}", f"owls/.git/x.{kind}")
@@ -79,21 +80,19 @@ def test_every_subfolder_is_a_cluster_and_holds_files_at_any_depth(what):
 
 @every_kind
 def test_files_outside_of_the_subfolders_are_refused_and_the_first_is_named(what):
-    kind = KINDS[what][1]
+    kind = KINDS[what]
     touch(f"d/a/1.{kind}", f"d/b/1.{kind}", f"d/x.{kind}", f"d/w.{kind.upper()}")
     parts = f"d has {what}", f"('w.{kind.upper()}' and 1 more)", f"put the {what} of each cluster"
     says("d", *parts, call=lambda path: listed(what, path))
     touch(f"flat/1.{kind}")
     says("flat", f"('1.{kind}')", call=lambda path: listed(what, path))
-    touch(f"s/train/a/1.{kind}", f"s/train/b/1.{kind}", f"s/1.{kind}")
-    says("s", "s has", call=lambda path: listed(what, path))
-    os.rename(f"s/1.{kind}", f"s/train/1.{kind}")
+    touch(f"s/train/a/1.{kind}", f"s/train/b/1.{kind}", f"s/train/1.{kind}")
     says("s", os.path.join("s", "train") + " has", call=lambda path: listed(what, path))
 
 
 @every_kind
 def test_other_files_in_clusters_and_empty_clusters_are_skipped_with_a_warning(what):
-    kind = KINDS[what][1]
+    kind = KINDS[what]
     touch(f"d/a/1.{kind}", f"d/b/1.{kind}", "d/c/notes.txt", *(f"d/a/{i}.db" for i in range(4)))
     os.makedirs("d/d/e")
     with pytest.warns(SkippedWarning) as told:
@@ -107,7 +106,7 @@ def test_other_files_in_clusters_and_empty_clusters_are_skipped_with_a_warning(w
 
 @every_kind
 def test_the_folder_above_train_will_do(what):
-    kind = KINDS[what][1]
+    kind = KINDS[what]
     touch(f"train/a/1.{kind}", f"train/b/1.{kind}", "words.txt")
     expected = [(f"a/1.{kind}", "a"), (f"b/1.{kind}", "b")]
     assert pairs(listed(what)) == pairs(listed(what, "train")) == expected
@@ -118,7 +117,7 @@ def test_the_folder_above_train_will_do(what):
 
 @every_kind
 def test_clusters_may_be_called_train(what):
-    kind = KINDS[what][1]
+    kind = KINDS[what]
     touch(f"train/a/1.{kind}", f"ship/1.{kind}")
     assert pairs(listed(what)) == [(f"ship/1.{kind}", "ship"), (f"train/a/1.{kind}", "train")]
     touch(f"flat/train/1.{kind}", f"flat/test/1.{kind}")
@@ -127,7 +126,7 @@ def test_clusters_may_be_called_train(what):
 
 @every_kind
 def test_links_to_clusters_are_followed_and_circles_are_not(what):
-    kind = KINDS[what][1]
+    kind = KINDS[what]
     touch(f"elsewhere/b/1.{kind}", f"here/a/1.{kind}")
     os.symlink("../elsewhere/b", "here/b")
     os.symlink("..", "here/a/up")
@@ -140,10 +139,10 @@ def test_links_to_clusters_are_followed_and_circles_are_not(what):
 
 @every_kind
 def test_too_few_clusters_are_refused(what):
-    kind = KINDS[what][1]
+    kind = KINDS[what]
     advice = f"put the {what} of each cluster into a subfolder"
     touch("none/a/notes.txt")
-    says("none", f"none has no {what}", f".{kind}", advice, call=lambda path: listed(what, path))
+    says("none", "none has no files of a supported type", f".{kind}", call=find_files)
     touch(f"single/a/1.{kind}", "single/b/notes.txt")
     parts = f"single has {what} in only one subfolder ('a')", advice
     says("single", *parts, call=lambda path: listed(what, path))
@@ -171,7 +170,7 @@ def test_the_kind_of_a_folder_is_that_of_most_files():
 
 def test_some_of_the_images_keep_their_labels():
     touch("a/1.png", "a/2.png", "b/1.png")
-    some = find_images(".").only(np.array([False, True, True]))
+    some = find_files(".")[0].only(np.array([False, True, True]))
     assert some.row_ids.tolist() == ["a/2.png", "b/1.png"]
     assert some.labels.tolist() == ["a", "b"]
     assert some.paths == [os.path.join(".", "a/2.png"), os.path.join(".", "b/1.png")]
@@ -180,9 +179,9 @@ def test_some_of_the_images_keep_their_labels():
 def test_paths_that_cannot_be_used_are_refused():
     says("nowhere", "there is no file nowhere", "check its name")
     os.makedirs("empty/a")
-    says("empty", "empty has no images", "or list them in a .csv file with the columns path and")
-    write("images.txt", "a.png")
-    says("images.txt", "images.txt must be a folder of images", ".csv or .tsv")
+    says("empty", "empty has no files of a supported type", "images: .jpg")
+    write("images.csv", "a.png")
+    assert not lists_images(Path("images.csv"))
 
 
 def test_what_may_not_be_read_is_refused(monkeypatch):
@@ -212,7 +211,9 @@ def test_tables_are_taken_in_their_order(name, separator, tmp_path):
     os.mkdir("sub")
     text = "\r\n".join(separator.join(row) for row in quoted)
     write(f"sub/{name}", text, encoding="utf-8-sig")
-    images = find_images(f"sub/{name}")
+    path = Path(f"sub/{name}")
+    assert lists_images(path)
+    images = listed_images(path)
     assert images.row_ids.tolist() == ["z/b, é.png", away, "a"]
     assert images.labels.tolist() == ["7", "", "x"]
     assert images.paths == [os.path.join("sub", "z/b, é.png"), away, os.path.join("sub", "a")]
@@ -221,10 +222,6 @@ def test_tables_are_taken_in_their_order(name, separator, tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (
-            "file,cluster\na.png,1\n",
-            "list.csv must be a folder of images, or … columns 'path' and 'cluster'; name them …",
-        ),
         (
             "path,cluster\n",
             "list.csv must name an image in every line; … empty for noise.",

@@ -239,29 +239,3 @@ def test_samples_of_differing_width_are_refused():
         "sequence 0 is not rectangular; give every sample the same number of values.",
         lambda: Ragged.of([[[1.0, 2.0], [3.0]]]),
     )
-
-
-def test_joined_sequences_are_taken_as_they_are():
-    flat = np.array([1, 2, 3], np.int16)
-    sequences = Ragged.of_flat(flat, np.array([0, 2, 3], np.int32))
-    assert np.shares_memory(sequences.flat, flat)
-    assert sequences.offsets.dtype == np.int64
-    assert sequences.lengths.tolist() == [2, 1]
-
-
-@pytest.mark.parametrize(
-    "offsets", [[1, 3], [0, 2], [0], [], [0.0, 3.0], [[0, 3]], [0, 2, 2, 3]], ids=str
-)
-def test_offsets_that_do_not_span_the_samples_are_refused(offsets):
-    sentence = (
-        "offsets must be whole numbers that rise from 0 to the number of samples, 3; write where "
-        "each sequence starts, then where the last one ends."
-    )
-    refuses(sentence, lambda: Ragged.of_flat(np.arange(3.0), np.array(offsets)))
-
-
-def test_samples_without_any_are_refused():
-    refuses(
-        "the array of samples … got (0,); reshape or remove it.",
-        lambda: Ragged.of_flat(np.zeros(0), np.array([0, 0])),
-    )

@@ -34,12 +34,12 @@ def test_unknown_device_is_refused_with_its_name_and_what_to_use():
     with pytest.raises(InputError) as caught:
         choose_device("nonsense")
     message = str(caught.value)
-    assert message.startswith("device='nonsense' cannot be used here (")
+    assert message.startswith('device="nonsense" cannot be used here (')
     assert message.endswith('; use "auto" or "cpu".')
     assert "\n" not in message
 
 
 @pytest.mark.parametrize("device", NOT_HERE)
 def test_device_that_is_not_here_is_refused(device):
-    with pytest.raises(InputError, match=rf"^device='{device}' cannot be used here"):
+    with pytest.raises(InputError, match=rf'^device="{device}" cannot be used here'):
         choose_device(device)

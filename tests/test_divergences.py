@@ -2,16 +2,19 @@
 
 import numpy as np
 import pytest
-import torch
 from scipy.integrate import quad
 from scipy.stats import norm
 
 from tests import reference
 from unsplit.pairwise import divergences
-from unsplit.pairwise.divergences import directed_means, divergence, hit, rank_sums
-from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores
-
-CPU = torch.device("cpu")
+from unsplit.pairwise.divergences import (
+    DIVERGENCES,
+    HeldoutScores,
+    directed_means,
+    divergence,
+    hit,
+    rank_sums,
+)
 
 
 def scores_of(dense, clusters, folds=None):
@@ -42,10 +45,10 @@ def random_scores(seed=0, k=5, n=60, ties=True):
 @pytest.mark.parametrize("block", [1, 40, 2**24])
 @pytest.mark.parametrize("ties", [False, True])
 def test_hits_equal_the_loop_whatever_the_block_size(monkeypatch, block, ties):
-    monkeypatch.setattr("unsplit.pairwise.scores.BLOCK_ELEMENTS", block)
+    monkeypatch.setattr("unsplit.pairwise.divergences.BLOCK_ELEMENTS", block)
     scores = random_scores(ties=ties)
     expected = reference.hit_rates(scores.features, scores.clusters, 5)
-    found = directed_means(scores, hit, CPU)
+    found = directed_means(scores, hit)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -54,7 +57,7 @@ def test_hits_equal_the_loop_whatever_the_block_size(monkeypatch, block, ties):
 def test_rank_sums_equal_the_loop_whatever_the_block_size(monkeypatch, block, ties):
     monkeypatch.setattr(divergences, "BLOCK_ELEMENTS", block)
     scores = random_scores(ties=ties)
-    U = rank_sums(scores, CPU)
+    U = rank_sums(scores)
     for i in range(5):
         for j in range(5):
             if i != j:
@@ -67,7 +70,7 @@ def test_small_clusters_are_compared_across_folds_and_others_within(monkeypatch,
     monkeypatch.setattr(divergences, "BLOCK_ELEMENTS", block)
     scores = random_scores()
     small = np.array([True, False, True, True, False])
-    U = rank_sums(scores, CPU, small)
+    U = rank_sums(scores, small)
     for i, j in np.argwhere(~np.eye(5, dtype=bool)):
         folds = np.zeros_like(scores.folds) if small[i] and small[j] else scores.folds
         assert U[i, j] == reference.rank_sum(scores.features, scores.clusters, folds, i, j)
@@ -75,7 +78,7 @@ def test_small_clusters_are_compared_across_folds_and_others_within(monkeypatch,
 
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_symmetric_in_range_with_zero_diagonal(name):
-    found = divergence(random_scores(), name, CPU)
+    found = divergence(random_scores(), name)
     assert np.array_equal(found, found.T)
     assert (np.diag(found) == 0).all()
     assert found.min() >= 0
@@ -87,9 +90,9 @@ def test_perfect_scores_give_one_and_no_scores_give_zero(name):
     clusters = np.repeat(np.arange(3), 4)
     perfect = 100.0 * np.eye(3)[clusters]
     off = ~np.eye(3, dtype=bool)
-    np.testing.assert_allclose(divergence(scores_of(perfect, clusters), name, CPU)[off], 1.0)
+    np.testing.assert_allclose(divergence(scores_of(perfect, clusters), name)[off], 1.0)
     nothing = scores_of(np.zeros((12, 3)), clusters)
-    np.testing.assert_allclose(divergence(nothing, name, CPU)[off], 0.0, atol=1e-6)
+    np.testing.assert_allclose(divergence(nothing, name)[off], 0.0, atol=1e-6)
 
 
 def densities(p, q):
@@ -120,20 +123,20 @@ def test_exact_log_densities_give_the_exact_divergences(distance):
     x = rng.standard_normal(2 * n) + distance * clusters
     scores = scores_of(np.column_stack([norm.logpdf(x), norm.logpdf(x, distance)]), clusters)
     for name, exact in densities(norm.pdf, lambda x: norm.pdf(x, distance)).items():
-        assert divergence(scores, name, CPU)[0, 1] == pytest.approx(exact, abs=0.01), name
+        assert divergence(scores, name)[0, 1] == pytest.approx(exact, abs=0.01), name
     # P(a > b) for the best score, and the cosine of the two posteriors in L2 of the mixture.
     area = norm.cdf(distance / np.sqrt(2))
-    assert divergence(scores, "auc", CPU)[0, 1] == pytest.approx(2 * area - 1, abs=0.01)
+    assert divergence(scores, "auc")[0, 1] == pytest.approx(2 * area - 1, abs=0.01)
     share = 1 / (1 + np.exp(norm.logpdf(x, distance) - norm.logpdf(x)))
     inner = np.mean(share * (1 - share))
     cosine = inner / np.sqrt(np.mean(share**2) * np.mean((1 - share) ** 2))
-    assert divergence(scores, "overlap", CPU)[0, 1] == pytest.approx(1 - cosine, abs=1e-4)
+    assert divergence(scores, "overlap")[0, 1] == pytest.approx(1 - cosine, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_cluster_with_nothing_held_out_is_no_evidence(name):
     scores = scores_of(9.0 * np.eye(3)[[0, 0, 1, 1]], [0, 0, 1, 1])
-    found = divergence(scores, name, CPU)
+    found = divergence(scores, name)
     assert np.isfinite(found).all()
     assert found[0, 1] > 0.9
     if name != "overlap":  # the only one that looks at the other clusters' observations
@@ -145,7 +148,7 @@ def test_renaming_clusters_permutes_everything():
     new_index = np.array([3, 0, 4, 1, 2])
     renamed = scores.renamed(new_index)
     for name in DIVERGENCES:
-        before, after = divergence(scores, name, CPU), divergence(renamed, name, CPU)
+        before, after = divergence(scores, name), divergence(renamed, name)
         np.testing.assert_allclose(after[np.ix_(new_index, new_index)], before, atol=1e-6)
 
 

@@ -4,6 +4,7 @@ import re
 import sys
 
 import pytest
+from sklearn.datasets import load_digits
 
 import unsplit
 from tests.docs_cases import (
@@ -36,14 +37,18 @@ def workplace(tmp_path, monkeypatch):
 
 @pytest.fixture
 def few_epochs(monkeypatch):
-    """Train for one epoch: whether code runs does not depend on it."""
+    """Train for one epoch on the first digits: whether code runs does not depend on either."""
     create = Training.__init__
 
     def shortened(self, *arguments, **options):
         create(self, *arguments, **options)
         self.max_epochs = 1
 
+    def first_digits(**_):
+        return tuple(array[:400] for array in load_digits(return_X_y=True))
+
     monkeypatch.setattr(Training, "__init__", shortened)
+    monkeypatch.setattr("sklearn.datasets.load_digits", first_digits)
     monkeypatch.setattr("unsplit.report.collect.FEWEST_FOR_NEIGHBOURS", 10**6)  # PCA is quick
 
 

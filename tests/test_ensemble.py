@@ -9,15 +9,15 @@ import torch
 from torch import nn
 
 from tests.any_data_cases import CPU, Items, clouds, images, ragged
+from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import observations, vector_rows
 from unsplit.datasets import gaussians
 from unsplit.errors import InputError
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.registry import RECIPES, build_network, recipe_for
-from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
+from unsplit.networks.training.group import Fold, Group, can_be_stacked
 from unsplit.networks.training.loop import TrainConfig, Training
-from unsplit.pairwise.folds import crossfit_folds
-from unsplit.pairwise.heldout_scores import heldout_scores
+from unsplit.pairwise.heldout_scores import crossfit_folds, heldout_scores
 
 HALF = Fold(np.arange(12), np.arange(12, 24), np.arange(12, 24))
 
@@ -51,7 +51,7 @@ def accuracy(network, rows, y, fold):
 def test_kept_networks_know_the_scale_of_their_own_activations():
     rows, y, folds = problem()
     networks = networks_of(normed, rows, folds)
-    Training(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=4).run()
+    Training(networks, rows, y, folds, TrainConfig(epochs=4), np.random.default_rng(0)).run()
     for network, fold in zip(networks, folds, strict=True):
         assert not network.training
         norm = network.backbone[-1][1]
@@ -99,7 +99,7 @@ class Frozen(nn.Module):
 def test_frozen_statistics_stay_as_they_are():
     rows, y, folds = problem()
     networks = networks_of(Frozen, rows, folds)
-    Training(networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=1).run()
+    Training(networks, rows, y, folds, TrainConfig(epochs=1), np.random.default_rng(0)).run()
     assert networks[0].backbone[-1].norm.running_mean.tolist() == [5.0, 5.0]
 
 
@@ -120,8 +120,8 @@ class Counts(nn.Module):
 def test_other_things_learned_on_the_way_are_kept():
     rows, y, folds = problem()
     networks = networks_of(Counts, rows, folds)
-    config = TrainConfig(batch_folds=False)
-    history = Training(networks, rows, y, folds, config, np.random.default_rng(0), epochs=2).run()
+    config = TrainConfig(batch_folds=False, epochs=2)
+    history = Training(networks, rows, y, folds, config, np.random.default_rng(0)).run()
     seen = [int(network.backbone[-1].batches) for network in networks]
     assert seen == [10 * (epoch + 1) for epoch in history.kept_epoch]
 
@@ -129,12 +129,11 @@ def test_other_things_learned_on_the_way_are_kept():
 # One alone and several stacked
 
 
-@pytest.mark.parametrize("group_type", [Group, Stacked])
-def test_one_network_alone_is_asked_like_several_stacked(group_type):
+@pytest.mark.parametrize("n", [1, 3])
+def test_one_network_alone_is_asked_like_several_stacked(n):
     rows, y, folds = problem()
-    n = 1 if group_type is Group else 3
     networks = networks_of("mlp", rows, folds[:n])
-    group = group_type(networks, folds[:n], 1e-3, 0.0)
+    group = Group(networks, folds[:n], 1e-3, 0.0)
     before = copy.deepcopy(networks[0].state_dict())
     rng = np.random.default_rng(0)
     batches = torch.from_numpy(np.stack([rng.choice(f.train, (10, 32)) for f in folds[:n]], 1))
@@ -160,9 +159,9 @@ def test_alone_and_stacked_learn_the_same():
     found = {}
     for stacked in (True, False):
         networks = networks_of("mlp", rows, folds)
-        config = replace(RECIPES["mlp"].training, batch_folds=stacked)
+        config = replace(RECIPES["mlp"].training, batch_folds=stacked, epochs=1)
         rng = np.random.default_rng(0)
-        scores, _ = heldout_scores(networks, rows, y.numpy(), folds, config, rng, epochs=1)
+        scores, _ = heldout_scores(networks, rows, Parts.cut(y.numpy()), folds, config, rng)
         found[stacked] = scores.dense()
     assert np.abs(found[True] - found[False]).max() < 1e-3 * found[True].std()
 
@@ -180,7 +179,7 @@ def test_what_torch_cannot_batch_trains_alone():
     networks = networks_of(Odd, rows, folds)
     assert not can_be_stacked(networks, rows)
     history = Training(
-        networks, rows, y, folds, TrainConfig(), np.random.default_rng(0), epochs=2
+        networks, rows, y, folds, TrainConfig(epochs=2), np.random.default_rng(0)
     ).run()
     assert history.accuracy[-1] > 0.7
 
@@ -204,8 +203,8 @@ def test_other_data_than_vectors_are_not_stacked(X):
 # Loss that goes wrong
 
 
-@pytest.mark.parametrize("group_type", [Group, Stacked])
-def test_a_loss_that_is_no_number_is_reported(group_type):
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_loss_that_is_no_number_is_reported(n):
     class Breaks(nn.Module):
         """Well in eval mode, in which networks are tried."""
 
@@ -217,18 +216,16 @@ def test_a_loss_that_is_no_number_is_reported(group_type):
             return self.layer(x) / 0 if self.training else self.layer(x)
 
     rows, y, folds = problem()
-    networks = networks_of(Breaks, rows, folds[: 1 if group_type is Group else 2])
-    group = group_type(networks, folds[: len(networks)], 1e-3, 0.0)
-    batches = torch.from_numpy(
-        np.stack([np.resize(f.train, (3, 20)) for f in folds[: len(networks)]], 1)
-    )
+    networks = networks_of(Breaks, rows, folds[:n])
+    group = Group(networks, folds[:n], 1e-3, 0.0)
+    batches = torch.from_numpy(np.stack([np.resize(f.train, (3, 20)) for f in folds[:n]], 1))
     message = "the loss became nan within 3 steps .* extreme values, .* lower learning_rate"
     with pytest.raises(InputError, match=message):
         group.run(batches, rows, y, averaging=0.99)
 
 
-@pytest.mark.parametrize("group_type", [Group, Stacked])
-def test_a_score_that_is_no_number_is_no_miss(group_type):
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_score_that_is_no_number_is_no_miss(n):
     rows, y, folds = problem()
     row = folds[0].validation[5]
     odd = rows.take(torch.tensor([row]))
@@ -237,9 +234,8 @@ def test_a_score_that_is_no_number_is_no_miss(group_type):
         def forward(self, x):
             return torch.where((x == odd).all(dim=-1, keepdim=True), torch.nan, x)
 
-    n = 1 if group_type is Group else 3
     networks = [Network(Gap(), ScoreHead(2, 3)) for _ in range(n)]
-    group = group_type(networks, folds[:n], 1e-3, 0.0)
-    message = f"NaN or infinity for observation {row}; check this row of X, or your own network"
+    group = Group(networks, folds[:n], 1e-3, 0.0)
+    message = f"NaN or infinity for observation {row} of X; check it, or your own network"
     with pytest.raises(InputError, match=message):
         group.validation_accuracy(rows, y)

@@ -22,7 +22,7 @@ from tests import reference
 from unsplit import InputError, PairwiseTVD, pairwise_tvd
 from unsplit.datasets import gaussians
 from unsplit.errors import SmallClusterWarning
-from unsplit.pairwise.scores import DIVERGENCES
+from unsplit.pairwise.divergences import DIVERGENCES
 
 
 def quick(X, labels, **settings):
@@ -236,7 +236,7 @@ BAD = {
     "loss": (lambda X, y: (X, y), {"loss": "hinge"}, "loss must be one of pairwise, softmax"),
     "epochs": (lambda X, y: (X, y), {"epochs": 0}, "epochs must be a whole number .* got 0"),
     "backbone": (lambda X, y: (X, y), {"backbone": "vgg"}, "backbone must be .* got 'vgg'"),
-    "device": (lambda X, y: (X, y), {"device": "tpu9"}, "device='tpu9' cannot be used here"),
+    "device": (lambda X, y: (X, y), {"device": "tpu9"}, 'device="tpu9" cannot be used here'),
     "random_state": (lambda X, y: (X, y), {"random_state": "x"}, "random_state must be .* got 'x'"),
 }
 

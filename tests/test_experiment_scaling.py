@@ -205,7 +205,7 @@ def test_largest_is_within_its_tolerance(limit, most, tolerance):
 
 @HEAD_OF
 def test_growth_ends_with_the_first_that_is_over_the_budget(outputs):
-    few = replace(QUICK, budget=QUICK.budget // 4)
+    few = replace(QUICK, budget=QUICK.budget // 16)
     found = heads.growth(outputs, few, CPU)
     rows = found["growth"]
     assert all(b["k"] == 2 * a["k"] for a, b in pairwise(rows))

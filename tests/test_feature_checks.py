@@ -122,7 +122,7 @@ def test_the_command_scales_and_remembers_it(table, tmp_path):
     run = CliRunner().invoke(main, [*command, "--epochs", "2", "--cv", "2", "--seed", "0"])
     assert run.exit_code == 0, run.output
     result = json.loads((out / "result.json").read_text())
-    assert result["reading"] == {"scale": True}
+    assert result["scale"] is True
     assert " --scale " in about_run(result)["command"]
     assert "variance" not in run.output
 

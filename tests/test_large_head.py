@@ -15,9 +15,9 @@ from unsplit.errors import OutOfMemoryWarning
 from unsplit.networks import network as network_module
 from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training import group as group_module
-from unsplit.networks.training.group import Group, LargeHeadAdamW, Stacked, validation_part
+from unsplit.networks.training.group import Group, LargeHeadAdamW, validation_part
 from unsplit.networks.training.loop import Training, epoch_minibatches, used_decay
-from unsplit.pairwise.folds import holdout_fold
+from unsplit.pairwise.heldout_scores import holdout_fold
 
 CPU = torch.device("cpu")
 
@@ -25,9 +25,9 @@ CPU = torch.device("cpu")
 def trained(epochs=3):
     rows, y, folds = small_problem(n_folds=2)
     networks = networks_for(rows, folds)
-    config = TrainConfig(batch_folds=False)
+    config = TrainConfig(batch_folds=False, epochs=epochs)
     rng = np.random.default_rng(0)
-    history = Training(networks, rows, torch.from_numpy(y), folds, config, rng, epochs=epochs).run()
+    history = Training(networks, rows, torch.from_numpy(y), folds, config, rng).run()
     return networks, history
 
 
@@ -95,13 +95,13 @@ def moved(gradients, weight, rate=0.01, decay=0.5, betas=(0.9, 0.999), eps=1e-8)
 
 @pytest.mark.parametrize("at_once", [6, 2**24])
 def test_large_matrices_move_by_the_mean_square_of_their_rows(monkeypatch, at_once):
-    monkeypatch.setattr("unsplit.networks.training.group.AT_ONCE", at_once)
+    monkeypatch.setattr("unsplit.networks.chunked.MOVED_AT_ONCE", at_once)
     rng = np.random.default_rng(0)
     start = rng.standard_normal((5, 3))
     gradients = [rng.standard_normal((5, 3)) * np.arange(1, 6)[:, None] for _ in range(20)]
     weight = nn.Parameter(torch.tensor(start))
     bias, usual = (nn.Parameter(torch.ones(4)) for _ in range(2))
-    optimizer = LargeHeadAdamW([weight, bias], [weight], 0.01, 0.5, CPU)
+    optimizer = LargeHeadAdamW([weight, bias], weight, 0.01, 0.5, CPU)
     other = torch.optim.AdamW([usual], lr=0.01, weight_decay=0.5)
     for g in gradients:
         weight.grad, bias.grad, usual.grad = torch.tensor(g), bias.detach() ** 2, usual.data**2
@@ -122,7 +122,7 @@ def test_the_kernel_moves_weights_as_plain_torch_does(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(7, 5, generator=generator)
     weights = [nn.Parameter(start.clone()) for _ in range(2)]
-    optimizers = [LargeHeadAdamW([w], [w], 0.01, 0.5, CPU) for w in weights]
+    optimizers = [LargeHeadAdamW([w], w, 0.01, 0.5, CPU) for w in weights]
     optimizers[1].kernel = True
     for _ in range(5):
         slope = torch.randn(7, 5, generator=generator) * torch.arange(7)[:, None]
@@ -135,7 +135,7 @@ def test_the_kernel_moves_weights_as_plain_torch_does(monkeypatch):
 
 def test_a_matrix_without_gradient_stays():
     weight = nn.Parameter(torch.ones(2, 2))
-    optimizer = LargeHeadAdamW([weight], [weight], 0.1, 0.5, CPU)
+    optimizer = LargeHeadAdamW([weight], weight, 0.1, 0.5, CPU)
     optimizer.step()
     assert (weight == 1).all()
 
@@ -166,13 +166,12 @@ class Short(nn.Module):
         return self.layer(x).relu()
 
 
-def group_of(most, error, kind=Group):
+def group_of(most, error, n=1):
     rows, y, folds = small_problem(n_folds=2)
-    n = 1 if kind is Group else 2
     torch.manual_seed(0)
     networks = [Network(Short(most, error), ScoreHead(8, 4)) for _ in range(n)]
     batches = epoch_minibatches([fold.train for fold in folds[:n]], y, 30, np.random.default_rng(0))
-    group = kind(networks, folds[:n], 1e-3, 0.0)
+    group = Group(networks, folds[:n], 1e-3, 0.0)
     return group, batches, rows, torch.from_numpy(y)
 
 
@@ -203,10 +202,10 @@ def test_when_memory_runs_out_the_batch_is_computed_in_parts(error, most):
 
 
 def test_stacked_networks_are_computed_in_parts_too():
-    group, *rest = group_of(1000, MemoryError(), Stacked)
+    group, *rest = group_of(1000, MemoryError(), 2)
     expected = group.run(*rest, 0.99)
-    short, *rest = group_of(20, MemoryError(), Stacked)
-    with pytest.warns(OutOfMemoryWarning, match=r"ran out in training \(MemoryError\)"):
+    short, *rest = group_of(20, MemoryError(), 2)
+    with pytest.warns(OutOfMemoryWarning, match="ran out in training, so batches"):
         assert short.run(*rest, 0.99) == pytest.approx(expected, rel=1e-5)
 
 
@@ -246,11 +245,10 @@ def test_training_with_many_more_clusters_than_a_batch_uses_less_decay():
 # The first steps
 
 
-@pytest.mark.parametrize("kind", [Group, Stacked])
-def test_with_many_clusters_features_change_after_every_cluster_has_come_twice(kind):
+@pytest.mark.parametrize("n", [1, 2])
+def test_with_many_clusters_features_change_after_every_cluster_has_come_twice(n):
     rows, y, folds = small_problem(n_folds=2)
-    n = 1 if kind is Group else 2
-    group = kind(networks_for(rows, folds, k=40)[:n], folds[:n], 1e-3, 0.0)
+    group = Group(networks_for(rows, folds, k=40)[:n], folds[:n], 1e-3, 0.0)
     assert group.steps_of_head(10) == 0
     assert group.steps_of_head(9) == 9
     before = [p.detach().clone() for p in group.body()]
@@ -273,7 +271,7 @@ def test_many_more_clusters_than_a_batch_can_be_told_apart():
     X, y = gaussians(6 * np.random.default_rng(0).standard_normal((400, 8)), 6, random_state=0)
     rows = vector_rows(X, CPU)
     fold = holdout_fold(y, 0.2, np.random.default_rng(0))
-    config, rng = TrainConfig(batch_size=16), np.random.default_rng(0)
+    config, rng = TrainConfig(batch_size=16, epochs=6), np.random.default_rng(0)
     networks = networks_for(rows, [fold], k=400)
-    history = Training(networks, rows, torch.from_numpy(y), [fold], config, rng, epochs=6).run()
+    history = Training(networks, rows, torch.from_numpy(y), [fold], config, rng).run()
     assert history.accuracy.max() > 0.95

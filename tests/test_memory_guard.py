@@ -7,13 +7,13 @@ import pytest
 
 import unsplit
 from benchmarks.memory_guard import CASES, GRAPHS, run
-from unsplit.data import memory
-from unsplit.data.memory import (
+from unsplit import devices
+from unsplit.data.rows.base import is_mapped
+from unsplit.devices import (
     available_memory,
     is_out_of_memory,
     require_memory,
 )
-from unsplit.data.rows.base import is_mapped
 from unsplit.errors import InputError
 from unsplit.merging.api import MATRICES, check_memory
 from unsplit.merging.neighbours import graph
@@ -134,12 +134,12 @@ def test_merging_that_does_not_fit_is_refused_with_a_number_that_does(monkeypatc
 
 def test_limits_of_the_process_and_of_its_group_count(monkeypatch, tmp_path):
     free = available_memory()
-    monkeypatch.setattr(memory, "_left_of_limits", lambda: [free // 2, -5])
+    monkeypatch.setattr(devices, "_left_of_limit", lambda: [free // 2, -5])
     assert available_memory() == 0
-    monkeypatch.setattr(memory, "_left_of_limits", list)
+    monkeypatch.setattr(devices, "_left_of_limit", list)
     for name, value in (("max", "1000"), ("current", "900"), ("stat", "anon 1\ninactive_file 50")):
         (tmp_path / f"memory.{name}").write_text(value)
-    monkeypatch.setattr(memory, "GROUPS", [(tmp_path, *memory.GROUPS[0][1:])])
+    monkeypatch.setattr(devices, "GROUPS", tmp_path)
     assert available_memory() == 150
     (tmp_path / "memory.max").write_text("max\n")
     assert available_memory() > 150

@@ -11,7 +11,6 @@ from sklearn.datasets import make_moons
 from tests.merging_cases import gaussian_estimate, labels_of, merged_by_neighbours
 from unsplit import ClusterMerger, InputError, TrainConfig, merge, neighbour_graph
 from unsplit.errors import SmallClusterWarning
-from unsplit.estimator import merge_overclustering
 from unsplit.merging.decision import GRAPH, Always, PairEvidence, Reason, because
 from unsplit.merging.limits import FEW_DIMENSIONS, MANY_DIMENSIONS, NECK_SHARE, WIDEST_NECK
 from unsplit.merging.neighbours import evidence as neighbourhoods
@@ -22,9 +21,7 @@ from unsplit.merging.neighbours.evidence import (
     thinned,
 )
 from unsplit.merging.neighbours.graph import Connections, connect
-from unsplit.merging.options import MergeOptions
 from unsplit.merging.review import members_of_nodes
-from unsplit.pairwise.api import Settings
 
 ENDING = "every remaining pair is too weakly connected in the neighbour graph"
 
@@ -419,18 +416,17 @@ def test_images_have_neighbours_in_the_features_passed():
     rng = np.random.default_rng(0)
     labels, features = np.arange(60) % 3, rng.standard_normal((60, 2))
     images = rng.random((60, 8, 8)).astype(np.float32)
-    settings = Settings(backbone="single-layer", cv=2, training=TrainConfig(epochs=1), device="cpu")
-    found = merge_overclustering(images, labels, MergeOptions(), settings, 0, features=features)
-    assert np.array_equal(
-        Connections(found.neighbours).edges,
-        Connections(neighbour_graph(features, labels)).edges,
-    )
-    by_scores = merge_overclustering(images, labels, MergeOptions(), settings, 0)
-    assert by_scores.neighbours.features.shape == (60, 3)  # probabilities of the clusters
-    assert np.allclose((by_scores.neighbours.features**2).sum(axis=1), 1)
     merger = ClusterMerger(
         backbone="single-layer", cv=2, training=TrainConfig(epochs=1), device="cpu", random_state=0
     )
+    found = merger.fit(images, initial_labels=labels, features=features)
+    assert np.array_equal(
+        Connections(found.neighbours_).edges,
+        Connections(neighbour_graph(features, labels)).edges,
+    )
+    by_scores = merger.fit(images, initial_labels=labels).neighbours_
+    assert by_scores.features.shape == (60, 3)  # probabilities of the clusters
+    assert np.allclose((by_scores.features**2).sum(axis=1), 1)
     for wrong in (features[:9], features[:59]):
         with pytest.raises(InputError) as caught:
             merger.fit(images, initial_labels=labels, features=wrong)
@@ -444,9 +440,9 @@ def test_vectors_may_have_other_features_too():
     X, _ = lumps(160, 2, distance=9.0, n_lumps=2)
     labels = pieces(X, 4)
     shuffled = np.random.default_rng(0).standard_normal((160, 2))  # say nothing of the lumps
-    settings = Settings(cv=2, training=TrainConfig(epochs=1), device="cpu")
+    merger = ClusterMerger(cv=2, training=TrainConfig(epochs=1), device="cpu", random_state=0)
     own, other = (
-        merge_overclustering(X, labels, MergeOptions(), settings, 0, features=features).neighbours
+        merger.fit(X, initial_labels=labels, features=features).neighbours_
         for features in (None, shuffled)
     )
     assert np.array_equal(np.sort(own.features, axis=0), np.sort(X, axis=0))

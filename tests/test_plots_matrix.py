@@ -1,18 +1,18 @@
 import numpy as np
 import pytest
+from scipy.cluster.hierarchy import leaves_list
 
-from tests.plot_cases import random_matrix, random_tree, wedges
+from tests.plot_cases import random_matrix, random_tree
 from unsplit import plots
 from unsplit.errors import InputError
+from unsplit.pairwise.divergences import ScoreCounts
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import ScoreCounts
 from unsplit.plots.matrix import matrix_of
-from unsplit.plots.style import leaf_order
 
 
 def test_distances_are_in_the_order_of_the_tree():
     tree, D = random_tree(12, 6, names=list("abcdefghijkl")), random_matrix(12)
-    ax, order = plots.distances(tree, D), leaf_order(tree)
+    ax, order = plots.distances(tree, D), leaves_list(tree.linkage)
     assert [label.get_text() for label in ax.get_xticklabels()] == list(tree.cluster_ids[order])
     np.testing.assert_array_equal(ax.images[0].get_array(), D[np.ix_(order, order)])
 
@@ -53,10 +53,10 @@ def test_a_matrix_outside_zero_and_one_is_refused(factor, got):
 def test_distances_outline_every_new_cluster_of_more_than_one():
     tree = random_tree(30, 22)
     ax = plots.distances(tree, random_matrix(30))
-    squares = [path.get_extents() for path in wedges(ax).get_paths()]
+    squares = [line.get_path().get_extents() for line in ax.lines]
     sizes = np.bincount(tree.groups)
     assert sorted(round(s.width) for s in squares) == sorted(sizes[sizes > 1])
-    groups = tree.groups[leaf_order(tree)]
+    groups = tree.groups[leaves_list(tree.linkage)]
     assert all(len({*groups[round(s.x0 + 0.5) : round(s.x1 + 0.5)]}) == 1 for s in squares)
     assert all(s.width == s.height and s.x0 == s.y0 for s in squares)
 

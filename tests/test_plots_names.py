@@ -10,14 +10,11 @@ from tests.plot_cases import quick, random_matrix, random_tree
 from unsplit import plots
 from unsplit.merging.options import RANKINGS
 from unsplit.plots.style import (
-    COLOURS,
     LONGEST_NAME,
     SMALLEST_TEXT,
     axis_label,
-    colours_of,
     group_name,
     short_name,
-    spread,
 )
 
 
@@ -27,7 +24,7 @@ def boxes(labels):
 
 def overlaps(ax, side):
     """How many neighbouring tick labels touch."""
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     labels = ax.get_xticklabels() if side == "x" else ax.get_yticklabels()
     return sum(a.overlaps(b) for a, b in pairwise(boxes(labels)))
 
@@ -54,7 +51,7 @@ def merged_clusters(tree):
 def drawn_at(ax, dpi):
     """Draw with this many dots per inch, as saving a figure does."""
     ax.figure.set_dpi(dpi)
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
 
 
 LARGE = pytest.param(1000, 890, 150, marks=pytest.mark.slow)
@@ -71,7 +68,11 @@ def test_merged_clusters_are_named_and_do_not_overlap(figure, k, n_taken, dpi):
     ax = DRAW[figure](tree)
     drawn_at(ax, dpi)
     expected = {group_name(tree, cluster) for cluster in merged_clusters(tree)}
-    assert {text.get_text() for text in ax.texts} == expected
+    shown = {text.get_text() for text in ax.texts}
+    if shown != expected:  # small ones among a thousand rows
+        assert k == 1000
+        assert shown < expected
+        assert f"named: {len(shown)} of {len(expected)} merged clusters" in ax.get_xlabel()
     assert len(expected) >= 3
     places = boxes(ax.texts)
     assert not any(a.overlaps(b) for a, b in combinations(places, 2))
@@ -118,25 +119,13 @@ def test_every_statistic_is_explained(statistic):
 def test_where_room_is_short_the_largest_merged_clusters_are_named():
     tree = random_tree(200, 120)
     ax = plots.dendrogram(tree, matplotlib.figure.Figure(figsize=(5, 2)).add_subplot())
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     n_merged, sizes = len(merged_clusters(tree)), np.bincount(tree.groups)
     named = [int(text.get_text().split(":")[0]) for text in ax.texts]
-    assert 5 < len(named) < n_merged
-    assert f"named: the {len(named)} largest of {n_merged} merged clusters" in ax.get_xlabel()
-    assert sizes[named].min() >= np.sort(sizes)[-len(named)]
+    assert 3 < len(named) < n_merged
+    assert f"named: {len(named)} of {n_merged} merged clusters" in ax.get_xlabel()
+    assert sizes[named].max() == sizes.max()
     assert not any(a.overlaps(b) for a, b in combinations(boxes(ax.texts), 2))
-
-
-@given(st.lists(st.floats(0, 50), min_size=1, max_size=30), st.floats(0.1, 1.5))
-@quick
-def test_spread_keeps_the_order_the_gap_and_the_limits(wanted, gap):
-    wanted = np.sort(wanted)
-    places = spread(wanted, gap, 0.0, 50.0)
-    assert (np.diff(places) >= gap - 1e-9).all()
-    assert places.min() >= -1e-9
-    assert places.max() <= 50 + 1e-9
-    if (np.diff(wanted) >= gap).all():
-        np.testing.assert_allclose(places, wanted)
 
 
 # ---- single names ----
@@ -161,10 +150,10 @@ def test_a_dollar_in_a_name_is_no_formula():
     names = [r"$\frac$", "$5", "a\nb", r"\alpha$^$", "_x_"]
     tree = random_tree(5, 2, names=names)
     ax = plots.dendrogram(tree)
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     assert {label.get_text() for label in ax.get_yticklabels()} == {*names, "a b"} - {"a\nb"}
-    plots.distances(tree, random_matrix(5)).figure.canvas.draw()
-    plots.merge_curve(tree).figure.canvas.draw()
+    plots.distances(tree, random_matrix(5)).figure.draw_without_rendering()
+    plots.merge_curve(tree).figure.draw_without_rendering()
 
 
 @given(st.text(max_size=60))
@@ -176,9 +165,3 @@ def test_short_name_is_one_line_and_keeps_both_ends(name):
     head, _, tail = short.partition("…") if short != whole else (short, "", "")
     assert whole.startswith(head)
     assert whole.endswith(tail)
-
-
-def test_more_than_ten_clusters_share_colours_far_apart():
-    colours = colours_of(range(23))
-    assert [colours[i] for i in range(10)] == list(COLOURS)
-    assert all(colours[i] == colours[i + 10] for i in range(13))

@@ -31,7 +31,7 @@ from unsplit.networks.registry import (
     augmentation_for,
     default_name,
     recipe_for,
-    wanted_kind,
+    recipe_of,
 )
 from unsplit.networks.training.loop import USUAL
 
@@ -64,7 +64,7 @@ def test_auto_is_the_network_for_this_kind_of_data(kind):
     assert default_name(rows) == name
     recipe = recipe_for("auto", rows)
     assert recipe is recipe_for(name, rows) is RECIPES[name]
-    assert wanted_kind(name) == rows.kind
+    assert recipe_of(name).kind == rows.kind
     backbone = built("auto", rows)
     assert isinstance(backbone, network)
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_images_get_a_small_network_on_a_cpu_and_resnet_on_a_gpu(device, name):
 
 @pytest.mark.parametrize("kind", ["vectors", "images", "points"])
 def test_a_single_layer_takes_everything_of_one_shape(kind):
-    assert wanted_kind("single-layer") is None
+    assert recipe_of("single-layer").kind is None
     backbone = built("single-layer", ROWS[kind])
     assert isinstance(backbone, SingleLayer)
     assert backbone(ROWS[kind].take(torch.tensor([0, 1])).float()).shape == (2, 1024)
@@ -122,7 +122,7 @@ def test_unknown_backbones_are_refused(backbone):
         f"predict_proba or decision_function, got {backbone!r}."
     )
     with pytest.raises(InputError, match=exactly(sentence)):
-        wanted_kind(backbone)
+        recipe_of(backbone)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ OWN = {
 @pytest.mark.parametrize("case", OWN)
 def test_a_module_is_copied_and_a_function_called_for_every_network(case):
     backbone, name = OWN[case]
-    assert wanted_kind(backbone) is None
+    assert recipe_of(backbone).kind is None
     recipe = recipe_for(backbone, ROWS["vectors"])
     assert (recipe.name, recipe.kind) == (name, None)
     first, second = (built(backbone, ROWS["vectors"]) for _ in range(2))

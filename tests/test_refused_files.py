@@ -158,10 +158,6 @@ def test_files_without_one_matrix_are_refused():
     refuses(sentence.format("d.npz", "'u' of shape (2, 2), 'v' of shape (3, 2)"), "d.npz")
     write("d.txt", "1\n2\n")
     refuses(sentence.format("d.txt", "'labels' of shape (2,)"), "d.txt")
-    np.save("d.npy", np.zeros((4, 3, 2)))
-    refuses("d.npy must hold one matrix … but holds an array of shape (4, 3, 2); save …", "d.npy")
-    np.savez("d.npz", audio=np.zeros(4), offsets=[0, 2, 4])
-    refuses("d.npz must hold one matrix … but holds sounds; save …", "d.npz")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +260,7 @@ def message_of(name):
     return None
 
 
-SEALED = ["d.npy", "d.npz", "sparse.npz", "d.parquet", "d.v2.csv.gz", "d.csv.xz", "d.csv.zip"]
+SEALED = ["d.npy", "d.npz", "sparse.npz", "d.parquet", "d.v2.csv.gz"]
 
 
 @pytest.mark.parametrize("name", SEALED)
@@ -294,7 +290,7 @@ def test_damaged_bytes_are_refused_or_read_but_nothing_else(name, folder):
     assert refused > 0
 
 
-@pytest.mark.parametrize("ending", ["npy", "npz", "csv", "tsv.gz", "csv.zip", "parquet"])
+@pytest.mark.parametrize("ending", ["npy", "npz", "csv", "tsv.gz", "parquet"])
 def test_garbage_is_refused(ending):
     for seed in range(5):
         write(f"d.{ending}", np.random.default_rng(seed).bytes(3000))

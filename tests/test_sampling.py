@@ -11,7 +11,7 @@ from unsplit.networks.training.loop import (
     balanced_draws,
     epoch_minibatches,
 )
-from unsplit.pairwise.folds import (
+from unsplit.pairwise.heldout_scores import (
     FEW_CLUSTERS,
     LARGE,
     MANY,
@@ -361,34 +361,3 @@ def test_an_epoch_of_large_clusters_is_a_part_of_each(monkeypatch):
     drawn = batches.flatten().numpy()
     assert np.bincount(clusters[drawn]).tolist() == [MOST_DRAWS] * 3
     assert len(np.unique(drawn)) == len(drawn)
-
-
-@quick
-@given(sizes_of_clusters, st.integers(1, 120), seeds)
-def test_very_many_draws_have_the_same_properties(sizes, n_draws, seed):
-    clusters, k = shuffled_clusters(sizes, seed), len(sizes)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "MANY_DRAWS", 0)
-        drawn, again = (
-            balanced_draws(clusters, n_draws, np.random.default_rng(seed)) for _ in range(2)
-        )
-    np.testing.assert_array_equal(drawn, again)
-    assert drawn.shape == (n_draws,)
-    for start in range(0, n_draws, k):
-        run = clusters[drawn[start : start + k]]
-        assert len(set(run)) == len(run)
-    for cluster, size in enumerate(sizes):
-        visits = drawn[clusters[drawn] == cluster]
-        for start in range(0, len(visits), size):
-            one_pass = visits[start : start + size]
-            assert len(set(one_pass)) == len(one_pass)
-
-
-def test_very_many_draws_are_random_and_skip_cluster_numbers_nobody_has(monkeypatch):
-    monkeypatch.setattr(loop, "MANY_DRAWS", 0)
-    clusters = np.repeat([2, 7], 50)
-    drawn = balanced_draws(clusters, 100, np.random.default_rng(0))
-    np.testing.assert_array_equal(np.sort(drawn), np.arange(100))
-    assert 10 < (clusters[drawn[::2]] == 7).sum() < 40
-    members = drawn[clusters[drawn] == 2]
-    assert abs(np.corrcoef(members, np.arange(50))[0, 1]) < 0.5

@@ -45,7 +45,7 @@ def test_settings_are_those_of_an_estimate_within_batches():
     assert best.mean_accuracy > other.mean_accuracy + 0.1
     merger = ClusterMerger(n_clusters=2, **chosen.settings, **how)
     merger.fit(X, initial_labels=labels, batch=donor)
-    assert np.array_equal(merger.pairwise_.scores.subclusters, best.scores.subclusters)
+    assert np.array_equal(merger.pairwise_.scores.batch_sizes, best.scores.batch_sizes)
 
 
 def test_the_table_is_as_without_batches():

@@ -1,5 +1,7 @@
 """Merging from a sparse estimate gives what merging from all pairs gives."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,6 +31,7 @@ def data(seed, kind, dimensions=6):
     return X, KMeans(60, n_init=1, random_state=seed).fit_predict(X).astype(np.int64), truth
 
 
+@cache
 def estimates(seed, kind, dimensions=6):
     X, clusters, truth = data(seed, kind, dimensions)
     dense, sparse = both_forms(scores_of_means(X, clusters))

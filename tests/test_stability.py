@@ -19,6 +19,11 @@ from unsplit.merging.tree import with_stability
 from unsplit.report.sections import answer, merge_entry
 
 
+@pytest.fixture(autouse=True, scope="module")
+def few_remerges():
+    """Merge again as often as users do."""
+
+
 def pieces(means, n, seed=0):
     """An estimate of clusters on a line, and the neighbour graph of their observations."""
     result, X = gaussian_estimate(np.outer(means, [1, 0, 0, 0, 0]), n, seed=seed)

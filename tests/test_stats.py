@@ -140,6 +140,11 @@ def test_errors_grow_with_the_folds_only_where_clusters_cannot_be_told_apart():
     for hits, factor in ((0.5, np.sqrt(stats.CROSSFIT_VARIANCE)), (1.0, 1.0)):
         one, five = (stats.tvd_stderr(rates(hits, hits), n, n_folds)[0, 1] for n_folds in (1, 5))
         assert five == pytest.approx(factor * one)
+        widths = [
+            np.diff(stats.accuracy_interval(rates(hits, hits), n, 0.95, n_folds), axis=0)[0, 0, 1]
+            for n_folds in (1, 5)
+        ]
+        assert widths[1] == pytest.approx(factor * widths[0])
 
 
 def test_stderr_is_symmetric_when_sizes_and_rates_are_not():
@@ -336,7 +341,7 @@ def test_pairs_that_may_be_equal_are_estimated(n_equal):
 
 def test_small_clusters_that_differ_are_not_merged_for_want_of_power():
     rng = np.random.default_rng(0)
-    centres = 6 * rng.normal(size=(20, 10))
-    X = np.repeat(centres, 20, axis=0) + rng.normal(size=(400, 10))
-    merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=np.arange(400) // 10)
-    assert (merger.tree_.groups.reshape(20, 2) == np.arange(20)[:, None]).all()
+    centres = 6 * rng.normal(size=(10, 10))
+    X = np.repeat(centres, 20, axis=0) + rng.normal(size=(200, 10))
+    merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=np.arange(200) // 10)
+    assert (merger.tree_.groups.reshape(10, 2) == np.arange(10)[:, None]).all()

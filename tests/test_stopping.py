@@ -454,7 +454,7 @@ def test_mistyped_names_are_refused_before_any_training(name, value, known, monk
     sentence = f"{name} must be one of {known}, got {value!r}."
     for distances in (MATRIX, overlapping()):
         refuses(sentence, distances, n_clusters=2, **{name: value})
-    for work in ("overcluster", "merge_overclustering"):
+    for work in ("overcluster", "fit"):
         monkeypatch.setattr(f"unsplit.estimator.{work}", lambda *_, **__: pytest.fail("too late"))
     with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
         ClusterMerger(**{name: value}).fit(np.zeros((9, 2)))

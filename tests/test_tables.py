@@ -16,7 +16,6 @@ import unsplit as library
 from tests.checks import about
 from tests.cli_cases import merge, old_results, read_csv, read_json, snapshot, succeeds, unsplit
 from unsplit.cli.outputs import about_run
-from unsplit.data.readers import tables
 from unsplit.errors import FeatureWarning, InputError, SkippedWarning
 
 MEASURED = [name.replace("/", "_") for name in load_wine().feature_names]
@@ -131,7 +130,8 @@ def test_another_clustering_and_a_counter_are_warned_of(wines):
     frame.to_csv("wines.csv", index=False)
     with pytest.warns(FeatureWarning) as told:
         library.read("wines.csv", "cluster")
-    sentences = [str(warning.message) for warning in told]
+    *sentences, scales = [str(warning.message) for warning in told]
+    assert scales.startswith("column 'number' of wines.csv holds most of the variance")
     assert sentences == [
         "column 'louvain' of wines.csv has one value in each cluster and is used as a feature; if "
         "it is not a measurement, leave it out with drop=['louvain'].",
@@ -221,39 +221,14 @@ def save_streamed(frame, name):
 
 
 @pytest.mark.parametrize("name", ["wines.parquet", "wines.feather", "wines.arrow"])
-def test_streamed_files_give_the_same_as_text(name, wines, monkeypatch):
-    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 32)
+def test_binary_tables_give_the_same_as_text(name, wines):
     save_streamed(wines, name)
-    told = []
     with pytest.warns(SkippedWarning, match="column 'region' of "):
-        read = library.read(
-            name, "cluster", id="bottle", drop=["year"], progress=lambda *now: told.append(now)
-        )
-    np.testing.assert_array_equal(read.X, wines[MEASURED].to_numpy(np.float32))
-    assert read.X.dtype == np.float32
+        read = library.read(name, "cluster", id="bottle", drop=["year"])
+    np.testing.assert_array_equal(read.X, wines[MEASURED])
     assert (read.feature_names, read.left_out) == (MEASURED, ("region",))
     assert read.row_ids.tolist() == wines["bottle"].tolist()
     assert read.labels.tolist() == wines["cluster"].tolist()
-    assert told[-1] == (178, 178)
-    assert len(told) >= 6
-
-
-def test_only_the_needed_columns_are_read(wines, monkeypatch):
-    wines.to_parquet("wines.parquet")
-    asked, opened = [], tables._opened
-
-    class Spy:
-        def __init__(self, *given):
-            self.source = opened(*given)
-            self.schema, self.count_rows = self.source.schema, self.source.count_rows
-
-        def to_batches(self, columns, **more):
-            asked.append(columns)
-            return self.source.to_batches(columns=columns, **more)
-
-    monkeypatch.setattr(tables, "_opened", Spy)
-    library.read("wines.parquet", "cluster", features=["hue", "ash"], id="bottle")
-    assert asked == [["ash", "hue", "bottle", "cluster"]]
 
 
 def test_digits_that_float32_would_lose_are_kept(wines):
@@ -276,7 +251,7 @@ def test_an_index_of_a_parquet_file_can_be_named_as_the_id(wines):
 def test_repeated_names_and_damage_are_refused(wines):
     twice = pa.table([[1.0], [2.0]], names=["a", "a"])
     pa.feather.write_feather(twice, "twice.feather")
-    with pytest.raises(InputError, match=about("twice.feather has more than one column …")):
+    with pytest.raises(InputError, match=r"^twice.feather cannot be read .*duplicate"):
         library.read("twice.feather")
     wines.to_feather("wines.feather")
     Path("cut.feather").write_bytes(Path("wines.feather").read_bytes()[:-300])

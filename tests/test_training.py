@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import VectorRows, vector_rows
 from unsplit.datasets import gaussians
 from unsplit.networks.network import Network, ScoreHead
@@ -19,8 +20,12 @@ from unsplit.networks.training.loop import (
     mean_of_others,
     own,
 )
-from unsplit.pairwise.folds import crossfit_folds, holdout_fold, validated_inside
-from unsplit.pairwise.heldout_scores import heldout_scores
+from unsplit.pairwise.heldout_scores import (
+    crossfit_folds,
+    heldout_scores,
+    holdout_fold,
+    validated_inside,
+)
 
 CPU = torch.device("cpu")
 
@@ -39,9 +44,9 @@ def networks_for(rows, folds, k=4, seed=0):
 def fit(batch_folds, seed=0, epochs=MAX_EPOCHS):
     rows, y, folds = small_problem()
     networks = networks_for(rows, folds)
-    config = TrainConfig(batch_folds=batch_folds)
+    config = TrainConfig(batch_folds=batch_folds, epochs=epochs)
     rng = np.random.default_rng(seed)
-    return heldout_scores(networks, rows, y, folds, config, rng, epochs=epochs)
+    return heldout_scores(networks, rows, Parts.cut(y), folds, config, rng)
 
 
 def test_stopping_judges_a_fold_by_the_other_folds():
@@ -61,14 +66,11 @@ def trained_with(accuracies, folds, **settings):
         rows,
         torch.from_numpy(y),
         folds,
-        TrainConfig(batch_folds=True, **settings),
+        TrainConfig(batch_folds=True, epochs=len(accuracies), **settings),
         np.random.default_rng(0),
-        measure=lambda group: np.array(next(values)),
-        epochs=len(accuracies),
     )
-    while not training.finished:
-        training.epoch()
-    return training.restore()
+    training.groups[0].validation_accuracy = lambda *_: np.array(next(values))
+    return training.run()
 
 
 # Fold 0 looks best after the second epoch, folds 1 and 2 after the third.
@@ -162,7 +164,7 @@ def test_best_weights_are_kept_not_the_last():
     assert kept < len(history.epoch) - 1
     short = networks_for(rows, folds)
     rng = np.random.default_rng(0)
-    Training(short, rows, clusters, folds, TrainConfig(), rng, epochs=kept + 1).run()
+    Training(short, rows, clusters, folds, TrainConfig(epochs=kept + 1), rng).run()
     for name, value in networks[0].state_dict().items():
         torch.testing.assert_close(value, short[0].state_dict()[name], rtol=1e-5, atol=1e-6)
 
@@ -183,9 +185,8 @@ def test_training_never_reads_the_test_rows():
         Spy(rows.values, CPU),
         torch.from_numpy(y),
         [fold],
-        TrainConfig(),
+        TrainConfig(epochs=2),
         np.random.default_rng(0),
-        epochs=2,
     ).run()
     assert not np.isin(torch.cat(asked).numpy(), fold.test).any()
 
@@ -199,7 +200,7 @@ def test_unequal_clusters_are_balanced():
     rows = vector_rows(X, CPU)
     folds = crossfit_folds(y, 5, rng)
     networks = networks_for(rows, folds, k=2)
-    scores, _ = heldout_scores(networks, rows, y, folds, TrainConfig(), rng)
+    scores, _ = heldout_scores(networks, rows, Parts.cut(y), folds, TrainConfig(), rng)
     dense = scores.dense()
     predicted_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 1].mean()
     hit_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 0].mean()
@@ -239,14 +240,13 @@ def test_averaged_networks_have_the_weights_that_are_tried(batch_folds):
     training.epoch()
     index = torch.arange(5)
     for group in training.groups:
-        group.train(False)
-        index_of_all = group.shaped(index.expand(len(group.networks), -1))
         with torch.no_grad():
-            tried = group.scores(rows.take(index_of_all), of_mean=True)
+            x = rows.take(index.expand(len(group.networks), -1) if group.stacked else index)
+            trained = group.scores(x)
+            present = [network(rows.take(index)) for network in group.present]
             found = [network(rows.take(index)) for network in group.means]
-            present = [network(rows.take(index)) for network in group.networks]
-        torch.testing.assert_close(torch.stack(found).reshape(tried.shape), tried)
-        assert not torch.equal(torch.stack(present).reshape(tried.shape), tried)
+        torch.testing.assert_close(torch.stack(present).reshape(trained.shape), trained)
+        assert not torch.equal(torch.stack(found).reshape(trained.shape), trained)
 
 
 @pytest.mark.parametrize("batch_folds", [True, False])
@@ -279,7 +279,7 @@ def test_the_running_mean_of_the_weights_warms_up(batch_folds, averaging):
     assert not torch.allclose(found[0], weights[0], rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_measured_can_be_chosen():
+def test_training_ends_when_accuracy_no_longer_rises():
     rows, y, folds = small_problem(n_folds=2)
     values = iter([0.6, 0.9, 0.7, 0.7])
     training = Training(
@@ -289,12 +289,10 @@ def test_what_is_measured_can_be_chosen():
         folds,
         TrainConfig(batch_folds=True, patience=2),
         np.random.default_rng(0),
-        measure=lambda group: np.full(len(group.networks), next(values)),
     )
-    while not training.finished:
-        training.epoch()
+    training.groups[0].validation_accuracy = lambda *_: np.full(2, next(values))
+    assert training.run().kept_epoch.tolist() == [1, 1]
     assert [record.accuracy for record in training.records] == [0.6, 0.9, 0.7, 0.7]
-    assert training.restore().kept_epoch.tolist() == [1, 1]
 
 
 def test_folds_without_validation_rows_are_judged_by_the_rest():

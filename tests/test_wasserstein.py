@@ -299,7 +299,7 @@ def test_a_bar_is_shown_on_request(three, capsys):
         ({"labels": [0, 1]}, "X has 4 observations but labels has 2; pass one label for each"),
         ({"X": np.zeros(4)}, "X must be a table with one row per observation, got shape (4,)"),
         ({"X": [[0.0], [1], [2], [np.nan]]}, "X has 1 values that are NaN or infinite"),
-        ({"device": "abacus"}, "device='abacus' cannot be used here"),
+        ({"device": "abacus"}, 'device="abacus" cannot be used here'),
         ({"random_state": "x"}, "random_state must be a whole number of at least 0, a numpy"),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.wasserstein_cases import clusters_at, exact, normal
 from unsplit.pairwise import lipschitz_maps as lipschitz
-from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.pairwise.lipschitz_maps import (
     ClusterMeans,
     LipschitzMaps,

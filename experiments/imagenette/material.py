@@ -24,7 +24,7 @@ from experiments.imagenette.config import FULL, QUICK, Config
 from experiments.images import gratings, images
 from unsplit import InputError, PairwiseTVD
 from unsplit.overclustering import greedy_dense
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import HeldoutScores
 
 CACHE = Path(__file__).parent / "cache"
 IMAGES = "imagenette-112.zip"

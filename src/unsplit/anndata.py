@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from unsplit.data.cells import (
 )
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError
-from unsplit.estimator import ClusterMerger
+from unsplit.estimator import ClusterMerger, refined_labels_of
 from unsplit.merging.saved_merges import FORMAT as TREE_FORMAT
 from unsplit.merging.saved_merges import content_of_tree, fields_of_tree
 from unsplit.merging.tree import MergeTree
@@ -135,18 +135,18 @@ def merge(
     merger.fit(X, initial_labels=groups.labels, batch=batch, groups=of_cells)
     params = {"groupby": groupby, "representation": used, "batch_key": batch_key}
     params |= {"groups_key": groups_key, "random_state": random_state} | options
-    found = annotations(merger, groups, key_added, groupby, params, adata.uns)
+    obs, uns = annotations(merger, groups, key_added, groupby, params, adata.uns)
     if copy:
         adata = adata.to_memory() if adata.isbacked else adata.copy()
-    for name, column in found.obs.items():
-        adata.obs[name] = column
     # What only an earlier merge had.
     refined_column, ends = f"{key_added}_refined", ("_colors", "_refined_colors", "_dendrogram")
-    if refined_column in adata.obs and refined_column not in found.obs:
+    if refined_column in adata.obs and refined_column not in obs:
         del adata.obs[refined_column]
     for name in (f"dendrogram_{key_added}", *(key_added + end for end in ends)):
         adata.uns.pop(name, None)
-    adata.uns.update(found.uns)
+    for name, column in obs.items():
+        adata.obs[name] = column
+    adata.uns.update(uns)
     return adata if copy else None
 
 
@@ -182,20 +182,6 @@ def tree(adata: Any, key: str = "unsplit") -> MergeTree:
     return MergeTree(**fields_of_tree(stored["tree"], check))
 
 
-class Annotations(NamedTuple):
-    """What a merge adds to an AnnData: Categoricals for ``obs``, and entries of ``uns``."""
-
-    obs: dict[str, Any]
-    uns: dict[str, Any]
-
-
-def refined_labels_of(merger: ClusterMerger) -> NDArray[np.int64] | None:
-    """The refined cluster of every observation; None if the neighbours of some are not known."""
-    graph = merger.neighbours_
-    sampled = graph is not None and graph.sampled_from is not None
-    return None if sampled else merger.refined_labels_
-
-
 def annotations(
     merger: ClusterMerger,
     groups: Groups,
@@ -203,8 +189,8 @@ def annotations(
     groupby: str,
     params: Mapping[str, Any],
     uns: Mapping[str, Any],
-) -> Annotations:
-    """What :func:`merge` writes, in types that an .h5ad file can hold.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What :func:`merge` adds to ``obs`` and ``uns``, in types that an .h5ad file can hold.
 
     ``groups`` are the over-clustering, and ``groupby`` its column; ``params`` says how the merge
     was made, and ``uns`` has the colours of the old clusters.
@@ -255,7 +241,7 @@ def annotations(
     if 1 < len(names) <= MOST_DRAWN:
         upper = _above_the_cut(whole, tree.taken, new)
         found[f"dendrogram_{key_added}"] = _dendrogram(upper, names, key_added)
-    return Annotations(obs, found)
+    return obs, found
 
 
 def _column(adata: Any, name: str) -> Any:

@@ -1,23 +1,26 @@
-"""Where, with whom and with which settings to compute, and random numbers of a run."""
+"""Where, with whom and with which settings to compute; random numbers of a run; free memory."""
 
 import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from unsplit.errors import InputError, is_whole, shown
+from unsplit.errors import InputError, is_whole, option, shown
 
 if TYPE_CHECKING:
     import torch
 
 # Elements of the largest score block held at once (64 MiB in float32).
 BLOCK_ELEMENTS = 2**24
+# Where containers and jobs have their limits.
+GROUPS = Path("/sys/fs/cgroup")
 
 
 def choose_device(device: "str | torch.device") -> "torch.device":
@@ -44,7 +47,7 @@ def choose_device(device: "str | torch.device") -> "torch.device":
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0].split(". ")[0][:200]
         raise InputError(
-            f'device={shown(device)} cannot be used here ({reason}); use "auto" or "cpu".'
+            f'{option("device", device)} cannot be used here ({reason}); use "auto" or "cpu".'
         ) from None
     return chosen
 
@@ -327,13 +330,7 @@ class Ranks:
 
     def share(self, value: Any) -> Any:
         """Return the value that rank 0 passes."""
-        if self.size == 1:
-            return value
-        import torch.distributed as dist
-
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]
+        return self.gathered(value)[0]
 
     def gathered(self, value: Any) -> list[Any]:
         """Return the values of all processes."""
@@ -412,3 +409,127 @@ def computing_with(ranks: Ranks) -> Iterator[None]:
 def current() -> Ranks:
     """Return the processes of this run."""
     return _computing_with[-1]
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def available_memory() -> int:
+    """Bytes of main memory that this process can still take, as far as the system reports them.
+
+    A limit of the process and those of its container or job (control groups, version 2) count too.
+    """
+    return int(max(0, min([_free_in_computer(), *_left_of_limit(), *_left_in_groups()])))
+
+
+def _free_in_computer() -> int:
+    with suppress(OSError), open("/proc/meminfo") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    with suppress(AttributeError, ValueError, OSError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 2**62
+
+
+def _left_of_limit() -> list[int]:
+    """What is left of the limit of this process, as ``ulimit -v`` sets it."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        return []
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return [] if most == resource.RLIM_INFINITY else [most - resource.getpagesize() * pages]
+
+
+def _left_in_groups() -> list[int]:
+    """What is left of the limits of the control groups that this process is in."""
+    left = []
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            own = GROUPS / line.removeprefix("0::/")
+            for folder in (own, *own.parents):
+                # There may be none, or the limit is "max".
+                with suppress(OSError, ValueError):
+                    most, used = (
+                        int((folder / f"memory.{name}").read_text()) for name in ("max", "current")
+                    )
+                    stat = (folder / "memory.stat").read_text().split()
+                    # What files have cached makes room when it is needed.
+                    left.append(most - used + int(stat[stat.index("inactive_file") + 1]))
+    return left
+
+
+def free_memory(device: "torch.device") -> int:
+    """Bytes of free memory of a device."""
+    import torch
+
+    if device.type == "cuda":
+        # What torch holds and does not use is free as well.
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + held
+    return available_memory()
+
+
+def require_memory(needed: int, available: int, what: str, advice: str) -> None:
+    """Raise an error, before any work starts, if the work will not fit into memory.
+
+    Parameters
+    ----------
+    needed, available : int
+        Bytes.
+    what : str
+        What needs the memory, such as "merging 9,000 clusters".
+    advice : str
+        What to do, without a full stop.
+
+    Examples
+    --------
+    >>> require_memory(2**40, 2**30, "this", "use less data")
+    Traceback (most recent call last):
+    unsplit.errors.InputError: this would need about 1,024.0 GiB of memory, but only 1.0 GiB are ...
+    """
+    if needed > available:
+        raise InputError(
+            f"{what} would need about {needed / 2**30:,.1f} GiB of memory, but only "
+            f"{available / 2**30:,.1f} GiB are available; {advice}."
+        )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error of Python, NumPy or torch says that memory is used up."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    # On the CPU, torch raises a plain RuntimeError.
+    signs = (
+        "allocate memory",
+        "not enough memory",
+        "out of memory",
+        "size calculation overflowed",
+        "STATUS_ALLOC_FAILED",  # of the libraries for products and convolutions on a GPU
+    )
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+
+
+@contextmanager
+def memory_errors(what: str, advice: str) -> Iterator[None]:
+    """Turn errors about memory inside the ``with`` block into a sentence with advice.
+
+    Examples
+    --------
+    >>> with memory_errors("this", "use less data"):
+    ...     raise MemoryError
+    Traceback (most recent call last):
+    unsplit.errors.InputError: this needs more memory than is available (...); use less data.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = (str(error).splitlines() or [""])[0].rstrip(". ") or type(error).__name__
+        raise InputError(
+            f"{what} needs more memory than is available ({reason}); {advice}."
+        ) from error

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
@@ -76,9 +76,11 @@ class OutOfMemoryWarning(UserWarning):
 
 
 class _Typed:
-    """Whether parameters are options of the command line at the moment."""
+    """What the command line knows: that parameters are options, and the ids of rows in a file."""
 
     as_options = False
+    data = ""
+    row_ids: Any = None
 
 
 @contextmanager
@@ -88,18 +90,30 @@ def on_the_command_line() -> Iterator[None]:
     try:
         yield
     finally:
-        _Typed.as_options = before
+        _Typed.as_options, _Typed.data, _Typed.row_ids = before, "", None
 
 
-def typed(name: str) -> str:
-    """The option of a command for a parameter.
+def name_observations(data: str, row_ids: Any) -> None:
+    """Let messages name observations by their ids in a file until the command has ended."""
+    _Typed.data, _Typed.row_ids = data, row_ids
+
+
+def observation(row: int) -> str:
+    """An observation as a message names it: by its number in X, or its id in a file.
 
     Examples
     --------
-    >>> typed("max_tvd")
-    '--max-tvd'
+    >>> observation(3)
+    'observation 3 of X'
+    >>> with on_the_command_line():
+    ...     name_observations("cells.csv", ["a", "b"])
+    ...     observation(1)
+    "observation 'b' of cells.csv"
     """
-    return f"--{name.replace('_', '-')}"
+    if _Typed.row_ids is None:
+        return f"observation {row} of X"
+    (name,) = np.asarray(_Typed.row_ids)[[row]].tolist()
+    return f"observation {shown(name)} of {_Typed.data}"
 
 
 def option(name: str, value: object = None) -> str:
@@ -113,10 +127,12 @@ def option(name: str, value: object = None) -> str:
     ...     option("use_rep"), option("drop", ["age"]), option("rank_by", "tv")
     ('--use-rep', '--drop age', '--rank-by tv')
     """
-    if value is None:
-        return typed(name) if _Typed.as_options else name
     if _Typed.as_options:
-        return f"{typed(name)} {','.join(value) if isinstance(value, list) else value}"
+        name = f"--{name.replace('_', '-')}"
+        given = ",".join(value) if isinstance(value, list) else value
+        return name if value is None else f"{name} {given}"
+    if value is None:
+        return name
     if isinstance(value, str):
         return f'{name}="{value}"'
     return f"{name}={value if is_number(value) else shown(value)}"
@@ -260,33 +276,6 @@ def check_path(name: str, value: object) -> None:
         )
 
 
-def refuse_other_run(
-    path: object, found: Mapping[str, Any], expected: Mapping[str, Any], advice: str
-) -> None:
-    """Raise an error if a file belongs to another run, and say in what the two differ.
-
-    Parameters
-    ----------
-    path : str or path
-    found, expected : mapping of str to plain values
-        What the run of the file and the present run depend on.
-    advice : str
-        What to do, without a full stop.
-
-    Examples
-    --------
-    >>> refuse_other_run("a.json", {"seed": 1}, {"seed": 2}, "remove it")
-    Traceback (most recent call last):
-    unsplit.errors.InputError: a.json belongs to a run with different seed; repeat that run ...
-    """
-    differ = [name for name in expected if found.get(name) != expected[name]]
-    if differ:
-        raise InputError(
-            f"{path} belongs to a run with different {' and '.join(differ)}; repeat that run to "
-            f"continue it, or {advice}."
-        )
-
-
 def check_type(name: str, value: object, wanted: type, advice: str) -> None:
     """Raise an error unless a parameter is an object of a class.
 
@@ -330,22 +319,3 @@ def numeric_array(name: str, values: Any, n_axes: int) -> np.typing.NDArray[np.f
             "numbers in rows of one length."
         )
     return found.astype(np.float64)
-
-
-def in_one_sentence(error: str) -> str:
-    r"""The first line of an error of scikit-learn, which says what is wrong, and what to do.
-
-    Examples
-    --------
-    >>> in_one_sentence("Input X contains NaN.\nMany more lines.")
-    'Input X contains NaN; remove those rows or fill in the values first.'
-    """
-    lines = error.splitlines()
-    reason, last = lines[0], lines[-1]
-    if "NaN" in reason or "infinity" in reason:
-        return f"{reason.rstrip('.')}; remove those rows or fill in the values first."
-    if "omplex" in reason:
-        return f"{reason}: X must hold real numbers; pass real and imaginary parts as features."
-    if last.startswith("Reshape"):
-        return f"{reason.rstrip(':')}. {last}"
-    return reason

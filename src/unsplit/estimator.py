@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -20,16 +20,14 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from unsplit._typing import Index, Matrix
 from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
-from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import is_mapped, plain_array
 from unsplit.data.rows.kinds import VectorRows, feature_matrix, is_table, numeric_matrix
-from unsplit.devices import check_seed, generator_of, usual_settings
+from unsplit.devices import generator_of, memory_errors, usual_settings
 from unsplit.errors import (
     InputError,
     LabelsWarning,
     check_choice,
     check_whole,
-    in_one_sentence,
     shown,
     warn,
 )
@@ -51,61 +49,16 @@ from unsplit.networks.registry import Backbone
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import MERGING, NEIGHBOURS, TRAINING
-from unsplit.old_names import refuses_old_options
 from unsplit.overclustering import check_clusterer, default_clusterer, overcluster
 from unsplit.pairwise.api import (
     LESS_DATA,
     Progress,
     Settings,
-    check_progress,
     fit,
     reporting,
 )
+from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
-from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import nothing_held_out
-
-
-@dataclass(frozen=True, eq=False)
-class Merged:
-    """The trained networks, the neighbour graph if there is one, and the tree.
-
-    ``gaps`` is what :func:`unsplit.refine` does about gaps after this merge.
-    """
-
-    fitted: Fitted
-    neighbours: NeighbourGraph | None
-    tree: MergeTree
-    gaps: str
-
-
-def refined(
-    labels: Index,
-    graph: NeighbourGraph,
-    result: PairwiseTVD,
-    tree: MergeTree,
-    gaps: str,
-) -> Index:
-    """Merged labels, refined as far as this merge trusts its neighbour graph.
-
-    Labels that may know more than the features are not moved against the networks; clusters cut out
-    of the features have been learned by them, so they would let none move.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n,)
-    graph : NeighbourGraph
-    result : PairwiseTVD
-        What was merged.
-    tree : MergeTree
-        A cut of the merge, which gave the labels.
-    gaps : str
-        As for :func:`unsplit.refine`.
-    """
-    by_graph = tree.strategy == "neighbours" or looks_like_partition(result)
-    networks = None if result.is_sparse or by_graph else result
-    found: Index = refine(labels, graph, gaps=gaps, distances=networks)
-    return found
 
 
 class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -195,7 +148,6 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     1  0 + 1     2  kept apart
     """
 
-    @refuses_old_options
     def __init__(
         self,
         n_clusters: int | Sequence[int | None] | None = None,
@@ -276,8 +228,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         >>> unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels).tree_.mapping
         {0: 0, 1: 0, 2: 1}
         """
-        of_rows = {"batch": batch, "groups": groups, "features": features}
-        refuse_other_order(X, initial_labels=initial_labels, **of_rows)
+        refuse_other_order(
+            X, initial_labels=initial_labels, batch=batch, groups=groups, features=features
+        )
         if y is not None and initial_labels is None and self.overclusterer is None:
             warn(
                 "y is never used, so clusters are made by k-means; pass your own clusters as "
@@ -286,72 +239,112 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             )
         X = self._checked(X, reset=True)
         self._warn_of_features(X, initial_labels)
-        self.check_options()
-        options, settings = self._options_of(MergeOptions), self._options_of(Settings)
+        options = self._options_of(MergeOptions).with_constraints(self.constraints)
+        settings = self._options_of(Settings)
+        check_whole("n_neighbors", self.n_neighbors, 3)
+        check_choice("metric", self.metric, METRICS)
         if self.overclusterer is not None:
             check_clusterer("overclusterer", self.overclusterer)
-        check_seed(self.random_state)
-        # A checkpoint that is made already is removed by whoever made it, once all is written.
-        made = self.checkpoint is None or isinstance(self.checkpoint, Checkpoint)
-        kept = self.checkpoint if made else Checkpoint(self.checkpoint)
+        kept = self.checkpoint
+        if kept is not None and not isinstance(kept, Checkpoint):
+            kept = Checkpoint(kept)
         rng = generator_of(self.random_state if kept is None else kept.seeded(self.random_state))
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
-        options = options.with_constraints(self.constraints)
-        given = X, initial_labels, options, settings, rng, self.progress
-        check_progress(self.progress)
-        near = {"n_neighbors": self.n_neighbors, "metric": self.metric}
-        with memory_errors("merging the clusters", LESS_DATA):
-            merged = merge_overclustering(*given, batch, features, kept, groups, near)
+        encoded = encode_labels(initial_labels)
+        given = X, encoded, options, settings, rng, kept, batch, groups, features
+        fitted, graph, tree = self._merged(*given)
         self.initial_labels_ = label_array(initial_labels)
-        self.pairwise_ = merged.fitted.result
+        self.pairwise_ = fitted.result
         self.tvd_ = self.pairwise_.tvd
         self.history_ = self.pairwise_.history
         self.n_iter_ = len(self.history_.epoch)
-        self.backbone_ = merged.fitted.trained.name
-        self.neighbours_ = merged.neighbours
-        self.tree_ = merged.tree
-        self.linkage_ = self.tree_.linkage
-        self.n_clusters_ = self.tree_.n_clusters
-        self.labels_ = self.tree_.labels(self.initial_labels_)
-        self._scorer = merged.fitted.scorer
-        self._gaps = merged.gaps
-        if not made:
+        self.backbone_ = fitted.trained.name
+        self.neighbours_ = graph
+        self.tree_ = tree
+        self.linkage_ = tree.linkage
+        self.n_clusters_ = tree.n_clusters
+        self.labels_ = tree.labels(self.initial_labels_)
+        self._scorer = fitted.scorer
+        self._gaps = options.gaps(tree.strategy)
+        # A checkpoint that was made already is removed by whoever made it, once all is written.
+        if kept is not self.checkpoint:
             kept.remove()
         return self
 
-    def fit_predict(
+    @memory_errors("merging the clusters", LESS_DATA)
+    @usual_settings()
+    def _merged(
         self,
         X: Any,
-        y: Any = None,
-        *,
-        initial_labels: ArrayLike | None = None,
-        batch: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        features: ArrayLike | None = None,
-    ) -> Index:
-        """Merge an over-clustering of X and return the merged labels.
+        labels: EncodedLabels,
+        options: MergeOptions,
+        settings: Settings,
+        rng: np.random.Generator,
+        checkpoint: Checkpoint | None,
+        batch: ArrayLike | None,
+        groups: ArrayLike | None,
+        features: Any,
+    ) -> tuple[Fitted, NeighbourGraph | None, MergeTree]:
+        """Estimate all distances, find neighbours, and merge."""
+        # Refuse before any training what cannot be merged.
+        options.constraints(labels.cluster_ids)
+        if np.bincount(labels.clusters[labels.clusters >= 0]).max() < 2:
+            raise nothing_held_out()
+        if features is not None:
+            features = feature_matrix(features, len(labels.clusters))
+        k = len(labels.cluster_ids)
+        if settings.is_sparse(k, batch is not None or groups is not None):
+            options.check_sparse()
+        else:
+            check_memory(k, MATRICES_OF_SCORES)
+        seed, seed_of_merge = seeds_of(rng)
+        with reporting(self.progress) as reporter:
+            reporter.on_phase(TRAINING)
+            fitted = fit(
+                X, labels, settings, seed, reporter, batch, checkpoint=checkpoint, groups=groups
+            )
+            reporter.on_phase(NEIGHBOURS)
+            graph = self._neighbours(features, labels, fitted, batch, groups)
+            reporter.on_phase(MERGING)
+            tree = merge_with(
+                fitted.result,
+                options,
+                graph,
+                int(seed_of_merge),
+                assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
+                on_merge=lambda n_made: reporter.on_progress(n_made, k - 1),
+            )
+        return fitted, graph, tree
 
-        Parameters
-        ----------
-        X, y, initial_labels, batch, groups, features
-            As for :meth:`fit`.
+    def _neighbours(
+        self,
+        features: Any,
+        labels: EncodedLabels,
+        fitted: Fitted,
+        batch: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> NeighbourGraph | None:
+        """The neighbour graph of the features if there are any, otherwise of the scores."""
+        if features is None:
+            if not isinstance(fitted.rows, VectorRows):
+                return graph_of_scores(fitted.result, self.n_neighbors)
+            features = fitted.rows
+        graph = neighbour_graph(
+            features,
+            labels,
+            batch=None if fitted.outputs.n_batches == 1 else batch,
+            groups=groups,
+            n_neighbors=self.n_neighbors,
+            metric=self.metric,
+            device=self.device,
+        )
+        same = fitted.rows.kind in ("vectors", "counts")
+        return graph if same else replace(graph, source=OTHER_FEATURES)
 
-        Returns
-        -------
-        ndarray of shape (n,)
-            ``labels_``.
-
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
-        >>> merged = unsplit.ClusterMerger(random_state=0).fit_predict(X, initial_labels=labels)
-        >>> merged[[0, 150, 250]]
-        array([0, 0, 1])
-        """
-        of_rows = {"batch": batch, "groups": groups, "features": features}
-        return self.fit(X, y, initial_labels=initial_labels, **of_rows).labels_
+    def fit_predict(self, X: Any, y: Any = None, **of_rows: Any) -> Index:
+        """Merge an over-clustering of X as :meth:`fit` does, and return ``labels_``."""
+        return self.fit(X, y, **of_rows).labels_
 
     def predict(self, X: Any) -> Index:
         """Assign new observations to the merged clusters.
@@ -459,24 +452,20 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def refined_labels_(self) -> Index:
         """``labels_``, refined by the neighbour graph; ``labels_`` itself if there was none."""
         check_is_fitted(self)
-        if self.neighbours_ is None:
-            return self.labels_
-        return refined(self.labels_, self.neighbours_, self.pairwise_, self.tree_, self._gaps)
+        return self._refined(self.labels_, self.tree_, self._gaps)
 
-    def check_options(self) -> None:
-        """Raise an error if an option cannot be used, or contradicts another; ``fit`` does so too.
+    def _refined(self, labels: Index, tree: MergeTree, gaps: str) -> Index:
+        """Labels of a cut of the tree, refined as far as this merge trusts its neighbour graph.
 
-        Examples
-        --------
-        >>> import unsplit
-        >>> unsplit.ClusterMerger(n_clusters=3, alpha=0.05).check_options()
-        Traceback (most recent call last):
-        unsplit.errors.InputError: n_clusters and alpha are two stopping rules; choose one.
+        Labels that may know more than the features are not moved against the networks; clusters
+        cut out of the features have been learned by them, so they would let none move.
         """
-        self._options_of(MergeOptions)
-        self._options_of(Settings)
-        check_whole("n_neighbors", self.n_neighbors, 3)
-        check_choice("metric", self.metric, METRICS)
+        if self.neighbours_ is None:
+            return labels
+        by_graph = tree.strategy == "neighbours" or looks_like_partition(self.pairwise_)
+        networks = None if self.pairwise_.is_sparse or by_graph else self.pairwise_
+        found: Index = refine(labels, self.neighbours_, gaps=gaps, distances=networks)
+        return found
 
     def _options_of(self, kind: Any) -> Any:
         """The parameters that this kind of options has, checked."""
@@ -517,7 +506,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 raise
             if "NaN" in str(error) or "infinity" in str(error) or not isinstance(X, np.ndarray):
                 numeric_matrix(X)  # says in which row and column
-            raise InputError(in_one_sentence(str(error))) from None
+            raise InputError(_in_one_sentence(str(error))) from None
 
     def _warn_of_features(self, X: Any, labels: ArrayLike | None) -> None:
         """Warn of columns that may not be measurements, if there is a table of numbers."""
@@ -535,91 +524,24 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return tags
 
 
-@usual_settings()
-def merge_overclustering(
-    X: Any,
-    labels: ArrayLike | EncodedLabels,
-    merge_options: MergeOptions,
-    settings: Settings,
-    random_state: object = None,
-    progress: bool | Progress = False,
-    batch: ArrayLike | None = None,
-    features: Any = None,
-    checkpoint: Checkpoint | None = None,
-    groups: ArrayLike | None = None,
-    near: Mapping[str, Any] | None = None,
-) -> Merged:
-    """Estimate all distances, find neighbours, and merge.
-
-    Parameters
-    ----------
-    X, labels, random_state, batch, groups
-        As for :func:`unsplit.pairwise_tvd`.
-    merge_options : MergeOptions
-    settings : Settings
-        How distances are estimated.
-    progress : bool, callable or Reporter
-        Is told of the phases, steps and merges.
-    features : array-like of shape (n, d), optional
-        What the neighbour graph is made from; by default X, if X holds vectors or counts.
-    checkpoint : Checkpoint, optional
-        Keeps the training.
-    near : mapping, optional
-        ``n_neighbors`` and ``metric`` of the neighbour graph.
-    """
-    encoded = encode_labels(labels)
-    # Refuse before any training what cannot be merged.
-    merge_options.constraints(encoded.cluster_ids)
-    if np.bincount(encoded.clusters[encoded.clusters >= 0]).max() < 2:
-        raise nothing_held_out()
-    if features is not None:
-        features = feature_matrix(features, len(encoded.clusters))
-    k = len(encoded.cluster_ids)
-    if batch is None and settings.is_sparse(k, in_groups=groups is not None):
-        merge_options.check_sparse()
-    else:
-        check_memory(k, MATRICES_OF_SCORES)
-    seeds = seeds_of(random_state)
-    with reporting(progress) as reporter:
-        reporter.on_phase(TRAINING)
-        given = X, encoded, settings, seeds[0], reporter, batch
-        fitted = fit(*given, checkpoint=checkpoint, groups=groups)
-        reporter.on_phase(NEIGHBOURS)
-        graph = _neighbours(features, encoded, fitted, settings, batch, groups, near or {})
-        reporter.on_phase(MERGING)
-        tree = merge_with(
-            fitted.result,
-            merge_options,
-            graph,
-            int(seeds[1]),
-            assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
-            on_merge=lambda n_made: reporter.on_progress(n_made, k - 1),
-        )
-    return Merged(fitted, graph, tree, merge_options.gaps(tree.strategy))
-
-
 def seeds_of(random_state: object) -> Index:
     """Seeds of the training and of the merge: the first and the last of four, as ever."""
     return generator_of(random_state).integers(2**63, size=4)[[0, 3]]
 
 
-def _neighbours(
-    features: Any,
-    labels: EncodedLabels,
-    fitted: Fitted,
-    settings: Settings,
-    batch: ArrayLike | None,
-    groups: ArrayLike | None,
-    near: Mapping[str, Any],
-) -> NeighbourGraph | None:
-    """The neighbour graph of the features if there are any, otherwise of the networks' scores."""
-    if features is None:
-        if not isinstance(fitted.rows, VectorRows):
-            return graph_of_scores(fitted.result, near.get("n_neighbors", N_NEIGHBOURS))
-        features = fitted.rows
-    with_batches = None if fitted.subclusters.n_batches == 1 else batch
-    graph = neighbour_graph(
-        features, labels, batch=with_batches, groups=groups, device=settings.device, **near
-    )
-    same = fitted.rows.kind in ("vectors", "counts")
-    return graph if same else replace(graph, source=OTHER_FEATURES)
+def refined_labels_of(merger: ClusterMerger) -> Index | None:
+    """The refined cluster of every observation; None if the neighbours of some are not known."""
+    graph = merger.neighbours_
+    sampled = graph is not None and graph.sampled_from is not None
+    return None if sampled else merger.refined_labels_
+
+
+def _in_one_sentence(error: str) -> str:
+    """What an error of scikit-learn says first, and what to do."""
+    lines = error.splitlines()
+    reason = lines[0].rstrip(".:")
+    if "NaN" in reason or "infinity" in reason:
+        return f"{reason}; remove those rows or fill in the values first."
+    if "omplex" in reason:
+        return f"{reason}: X must hold real numbers."
+    return f"{reason}. {lines[-1]}" if lines[-1].startswith("Reshape") else f"{reason}."

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
-from unsplit.data.memory import memory_errors
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import numeric_matrix, observations
 from unsplit.devices import (
@@ -22,6 +21,7 @@ from unsplit.devices import (
     check_seed,
     choose_device,
     generator_of,
+    memory_errors,
     private_randomness,
 )
 from unsplit.errors import InputError, check_choice, check_whole, shown
@@ -39,13 +39,13 @@ from unsplit.networks.network import (
     pairwise_logistic_loss,
 )
 from unsplit.networks.registry import (
+    BEST,
     Backbone,
     Recipe,
     build_network,
-    chooses,
-    is_fitted_once,
     is_users,
     recipe_for,
+    recipe_of,
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import (
@@ -55,9 +55,8 @@ from unsplit.networks.training.loop import (
     balanced_draws,
     draws_in_epoch,
 )
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, kind_for
-from unsplit.pairwise.scores import nothing_held_out
+from unsplit.pairwise.divergences import nothing_held_out
 
 # Distances between the groups of the initial clusters, numbered from 0.
 Estimate = Callable[[Index], Matrix]
@@ -71,7 +70,6 @@ CHUNK_MIB = 64
 SCORED_AT_ONCE = 256
 
 
-@refuses_old_options
 def paper(
     X: Any,
     labels: ArrayLike,
@@ -134,7 +132,7 @@ def paper(
     check_choice("distance", distance, (*HEADS, "euclidean"))
     check_whole("n_clusters", n_clusters, 1)
     check_seed(random_state)
-    if chooses(backbone) or is_fitted_once(backbone):
+    if recipe_of(backbone).fitted_once or recipe_of(backbone).name == BEST:
         raise InputError(
             f"backbone {shown(backbone)} is no network, and the paper trains one; pass a network "
             'such as "mlp", or use pairwise_tvd, which takes classifiers.'
@@ -291,19 +289,15 @@ class Accuracies:
 
     def _train(self, network: Network, fold: Fold, clusters: Index) -> None:
         """Until A no longer rises; the weights with the highest A are kept."""
-        training = Training(
+        Training(
             [network],
             self.rows,
             torch.from_numpy(clusters).to(self.rows.device),
             [fold],
             self._config(len(fold.train), network.head.n_clusters),
             self.rng,
-            epochs=self.settings.config().epochs,
             draw=every_row,
-        )
-        while not training.finished:
-            training.epoch()
-        training.restore()
+        ).run()
 
     def _network(self, fold: Fold, sizes: Index) -> Network:
         k, rows = len(sizes), self.rows

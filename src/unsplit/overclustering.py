@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels, label_array, refuse_annotated
-from unsplit.devices import check_seed, generator_of, seeded
+from unsplit.devices import generator_of, seeded
 from unsplit.errors import InputError, check_whole, is_number, numeric_array, option, shown
 
 __all__ = ["artificial", "default_clusterer", "greedy_dense", "overcluster"]
@@ -62,7 +62,6 @@ def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> N
     if clusterer is None:
         clusterer = default_clusterer(X.shape[0])
     check_clusterer("clusterer", clusterer)
-    check_seed(random_state)
     labels = np.asarray(seeded(clone(clusterer), random_state).fit_predict(X), np.int64)
     n_found = len(np.unique(labels[labels >= 0]))
     if n_found < 2:

@@ -7,10 +7,8 @@ groups, A compares clusters within batches or across groups, so a network gains 
 recognising the batch or the group.
 """
 
-import logging
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,9 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
 from unsplit.data.labels import encode_labels, refuse_other_order
-from unsplit.data.memory import is_out_of_memory
 from unsplit.data.saving import data_frame
-from unsplit.devices import check_seed, generator_of, undisturbed
+from unsplit.devices import check_seed, generator_of
 from unsplit.errors import (
     BatchWarning,
     DependenceWarning,
@@ -36,20 +33,16 @@ from unsplit.errors import (
     shown,
 )
 from unsplit.networks.registry import (
+    BEST,
     Backbone,
-    chooses,
-    is_fitted_once,
+    recipe_of,
     refuse_for_classifiers,
-    wanted_kind,
 )
 from unsplit.networks.training.loop import TrainConfig
 from unsplit.networks.training.progress import EpochRecord
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.api import Settings, check_progress, fit, is_share
+from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.heldout_scores import Fitted
-from unsplit.pairwise.scores import nothing_held_out
-
-log = logging.getLogger("unsplit")
 
 __all__ = ["Candidate", "Selection", "Trial", "select"]
 
@@ -81,8 +74,7 @@ class Candidate:
     training: TrainConfig = AS_USUAL
 
     def __post_init__(self) -> None:
-        wanted_kind(self.backbone)
-        if chooses(self.backbone):
+        if recipe_of(self.backbone).name == BEST:
             raise InputError('backbone "best" is itself a choice; name what to choose from.')
         check_type("training", self.training, TrainConfig, "pass unsplit.TrainConfig(...)")
         refuse_for_classifiers(self.backbone, self.training)
@@ -105,7 +97,7 @@ def usual_candidates(backbone: str = "auto") -> list[Candidate]:
     >>> [str(candidate) for candidate in usual_candidates("resnet18")][:2]
     ['resnet18', 'resnet18, learning_rate 0.0003']
     """
-    if is_fitted_once(backbone):
+    if recipe_of(backbone).fitted_once:
         return [Candidate(backbone), Candidate("mlp"), Candidate("single-layer")]
     return [
         Candidate(backbone),
@@ -124,23 +116,18 @@ def named(candidates: Candidates) -> list[tuple[str, Candidate]]:
     >>> [name for name, _ in named(["mlp", Candidate(training=TrainConfig(batch_size=64)), "mlp"])]
     ['mlp', 'auto, batch_size 64', 'mlp (2)']
     """
-    if isinstance(candidates, Mapping):
-        found = [(str(name), _candidate(entry)) for name, entry in candidates.items()]
-    elif isinstance(candidates, Sequence) and not isinstance(candidates, str):
-        found = [(str(one), one) for one in map(_candidate, candidates)]
-    else:
+    if not isinstance(candidates, (Mapping, list, tuple)) or not candidates:
         raise InputError(
-            f"candidates must be a mapping or a list, got {word(candidates)!r}; put a single "
-            "candidate into a list."
+            'candidates must be a list or a mapping of at least one, for example ["auto"], got '
+            f"{shown(candidates)}."
         )
-    if not found:
-        raise InputError('candidates is empty; pass at least one, for example ["auto"].')
-    seen: Counter[str] = Counter()
-    result = []
-    for name, candidate in found:
-        seen[name] += 1
-        result.append((f"{name} ({seen[name]})" if seen[name] > 1 else name, candidate))
-    return result
+    if isinstance(candidates, Mapping):
+        return [(str(name), _candidate(entry)) for name, entry in candidates.items()]
+    found: list[tuple[str, Candidate]] = []
+    for candidate in map(_candidate, candidates):
+        same = [str(other) for _, other in found].count(str(candidate))
+        found.append((f"{candidate} ({same + 1})" if same else str(candidate), candidate))
+    return found
 
 
 def _candidate(entry: Candidate | Backbone) -> Candidate:
@@ -206,13 +193,6 @@ class Trial:
     n_parameters: int = 0
     mean_accuracy: float = np.nan
     why: str = ""
-
-    @property
-    def rank(self) -> tuple[Any, ...]:
-        """Sort key: best first, what could not be trained last."""
-        failed = bool(np.isnan(self.mean_accuracy))
-        accuracy = 0.0 if failed else round(self.mean_accuracy, 9)
-        return failed, -accuracy, self.n_parameters, self.name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -309,7 +289,6 @@ class Selection:
         return "\n".join(lines)
 
 
-@refuses_old_options
 def select(
     X: Any,
     labels: ArrayLike,
@@ -389,21 +368,31 @@ def select(
         raise nothing_held_out()
     seed = int(generator_of(random_state).integers(2**62))
     trials: list[Trial] = []
-    with _reporter(progress) as tell:
+    with tqdm(desc="selecting", unit=" epochs", disable=progress is not True) as bar:
         for name, given in named(tried):
-            candidate = _trained_as(given, for_all)
+            candidate = given
+            if not recipe_of(
+                given.backbone
+            ).fitted_once:  # the settings of networks suit no classifier
+                candidate = replace(given, training=given.training.over(for_all))
 
             def on_epoch(record: EpochRecord, name: str = name) -> None:
-                tell(name, record)
+                if callable(progress):
+                    progress(name, record)
+                bar.set_postfix_str(f"{name}: A {record.accuracy:.3f}", refresh=False)
+                bar.update()
 
             settings = Settings(candidate.backbone, cv, device, candidate.training)
             estimate = partial(fit, X, encoded, settings, seed, on_epoch, batch, groups=groups)
             with without_repeated_warnings(any(trial.epochs for trial in trials)):
                 trials.append(_tried(name, candidate, estimate))
-    trials.sort(key=lambda trial: trial.rank)
-    if trials[0].rank[0]:
-        raise _none_left(trials)
-    return Selection(tuple(_with_reason(trial, trials[0]) for trial in trials))
+    trials.sort(key=_rank)
+    best, *others = trials
+    if best.why:
+        raise InputError(" ".join(dict.fromkeys(trial.why for trial in trials)))
+    lower = [f"A is {best.mean_accuracy - trial.mean_accuracy:.3f} lower" for trial in others]
+    explained = [replace(t, why=t.why or why) for t, why in zip(others, lower, strict=True)]
+    return Selection((replace(best, why="the highest A"), *explained))
 
 
 @contextmanager
@@ -417,19 +406,15 @@ def without_repeated_warnings(repeated: bool) -> Iterator[None]:
 
 def _tried(name: str, candidate: Candidate, estimate: Callable[[], Fitted]) -> Trial:
     """Estimate with one candidate; if it cannot be trained, the trial says why."""
-    trial = Trial(name, candidate, word(candidate.backbone), None)
     start = time.perf_counter()
     try:
         fitted = estimate()
-    except (InputError, MemoryError, RuntimeError) as error:
-        if not isinstance(error, InputError) and not is_out_of_memory(error):
-            raise
-        lines = str(error).splitlines() or ["it needs more memory than is available"]
-        log.info("candidate %s failed: %s", name, lines[0])
-        return replace(trial, why=lines[0])
+    except InputError as error:
+        return Trial(name, candidate, word(candidate.backbone), None, why=str(error))
     trained = fitted.trained
-    return replace(
-        trial,
+    return Trial(
+        name,
+        candidate,
         backbone=trained.name,
         training=trained.config,
         epochs=len(fitted.result.history.epoch),
@@ -439,40 +424,7 @@ def _tried(name: str, candidate: Candidate, estimate: Callable[[], Fitted]) -> T
     )
 
 
-def _with_reason(trial: Trial, best: Trial) -> Trial:
-    """The trial, and why it is the best or not."""
-    if trial.why:
-        return trial
-    lower = best.mean_accuracy - trial.mean_accuracy
-    if trial is best:
-        return replace(trial, why="the highest A")
-    return replace(trial, why=f"A is {lower:.3f} lower")
-
-
-def _trained_as(candidate: Candidate, training: TrainConfig) -> Candidate:
-    """A candidate with the settings for all; those of networks suit no classifier."""
-    if is_fitted_once(candidate.backbone):
-        return candidate
-    return replace(candidate, training=candidate.training.over(training))
-
-
-def _none_left(trials: Sequence[Trial]) -> InputError:
-    reasons = {trial.why: trial.name for trial in trials}
-    if len(reasons) == 1:
-        return InputError(trials[0].why)
-    listed = " ".join(f"{name}: {why}" for why, name in reasons.items())
-    return InputError(f"none of the {len(trials)} candidates can be trained. {listed}")
-
-
-@contextmanager
-def _reporter(progress: bool | Tell) -> Iterator[Tell]:
-    with tqdm(desc="selecting", unit=" epochs", disable=progress is not True) as bar:
-
-        def tell(name: str, record: EpochRecord) -> None:
-            if callable(progress):
-                with undisturbed():
-                    progress(name, record)
-            bar.set_postfix_str(f"{name}: A {record.accuracy:.3f}", refresh=False)
-            bar.update()
-
-        yield tell
+def _rank(trial: Trial) -> tuple[Any, ...]:
+    """Sort key: best first, what could not be trained last."""
+    accuracy = round(float(np.nan_to_num(trial.mean_accuracy)), 9)
+    return bool(trial.why), -accuracy, trial.n_parameters, trial.name

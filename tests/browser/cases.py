@@ -7,7 +7,6 @@ from scipy.spatial.distance import pdist, squareform
 import unsplit
 from tests.merging_cases import gaussian_estimate
 from unsplit.merging.decision import BY_RULE, REQUESTED, USERS_RULE, Ending
-from unsplit.merging.neighbours.graph import connect
 from unsplit.merging.review import Merge
 from unsplit.merging.tree import MergeTree
 from unsplit.report.api import Content, make_page
@@ -81,6 +80,6 @@ def scored_page(n_groups=8, pieces=5, names=None, stopping=None):
     tree = unsplit.merge(result, **(stopping or {"max_tvd": 0.5}))
     # Named like pixels, so that exemplars are drawn.
     names = ["p_0_0", "p_0_1", "p_1_0", "p_1_1"]
-    kept = collect(Source(X, labels, k, names, picture=X[:, :2]), result, connect(X, labels))
+    kept = collect(Source(X, labels, k, names, picture=X[:, :2]), result)
     page = make_page(Content(tree, result, kept, labels, np.array([f"row {i}" for i in labels])))
     return result, tree, page

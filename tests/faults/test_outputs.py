@@ -152,7 +152,7 @@ def test_no_input_is_ever_an_output(case, monkeypatch):
     def read(*_):
         raise AssertionError("read although the output is refused")
 
-    monkeypatch.setattr("unsplit.cli.reading.Input.read", read)
+    monkeypatch.setattr("unsplit.cli.options.Input.read", read)
     prepare, command, sentence = INPUTS[case]
     write_data()
     write_clusters()

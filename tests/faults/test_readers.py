@@ -1,10 +1,8 @@
 """Files that are damaged, hostile or no files at all: one sentence, no traceback, no waiting."""
 
-import bz2
 import contextlib
 import gzip
 import io
-import lzma
 import os
 import signal
 import struct
@@ -162,12 +160,8 @@ def test_pipes_and_folders_are_no_labels():
 @pytest.mark.parametrize("name", ["d.csv", "d.npy", "d.h5", "d"])
 def test_a_null_character_in_a_path_is_refused(name):
     np.save("d.npy", X)
-    refused("null character", data=f"x\0{name}")
+    refused("null byte", data=f"x\0{name}")
     refused(data="d.npy", labels=f"x\0{name}")
-    for data, out in [(f"x\0{name}", "out"), ("d.npy", f"o\0{name}")]:
-        result = unsplit("merge", data, "--labels", "l.csv", "--out", out)
-        assert result.exit_code == 2
-        assert "null character" in result.stderr
 
 
 def test_a_null_character_in_a_list_of_images_costs_only_that_image():
@@ -303,13 +297,13 @@ def test_a_full_disk_is_told_with_the_folder(monkeypatch):
     monkeypatch.setattr("unsplit.cli.outputs.write_csv", full)
     result = merge()
     assert result.exit_code == 2
-    assert result.stderr.startswith("unsplit: cannot write to out: no space left on device; free")
+    assert result.stderr.endswith("labels.csv: no space left on device\n")
 
 
 @pytest.mark.parametrize("out", ["/dev/null/out", "/proc/none/out", "data.csv", "data.csv/out"])
 def test_an_out_that_cannot_be_written_is_noticed_before_training(out, monkeypatch):
     write_data()
-    monkeypatch.setattr("unsplit.estimator.merge_overclustering", None)
+    monkeypatch.setattr("unsplit.estimator.fit", None)
     result = merge(out=out)
     assert result.exit_code == 2
     assert f"cannot write to {out}" in result.stderr
@@ -333,7 +327,7 @@ def test_a_value_that_is_too_large_is_named_with_its_file_and_row():
     result = merge()
     assert result.exit_code == 2
     assert (
-        "data.csv has values as large as 1e+300 (observation 'r3' of data.csv, feature 0), beyond"
+        "X has values as large as 1e+300 (observation 'r3' of data.csv, feature 0), beyond"
         in result.stderr
     )
 
@@ -387,9 +381,10 @@ MISCHIEF = {
 }
 
 
-def test_a_parser_that_misbehaves_costs_only_its_file():
+def test_a_parser_that_misbehaves_costs_only_its_file(monkeypatch):
+    monkeypatch.setattr("unsplit.data.readers.isolated.SECONDS_PER_FILE", 1)
     requests = [1, "crash", 2, "leave", "print", "error", *range(40), "bomb", 3, "hang", 4]
-    results = dict(parse_all("tests.faults.parsers:parse", requests, 2, seconds=1))
+    results = dict(parse_all("tests.faults.parsers:parse", requests, 2))
     assert sorted(results) == list(range(len(requests)))
     for index, request in enumerate(requests):
         if request in MISCHIEF:
@@ -426,7 +421,7 @@ def test_an_image_that_crashes_its_decoder_is_named(monkeypatch):
         "unsplit.data.readers.isolated._START",
         "import sys; sys.path[:] = {path!r}; import {module} as m\n"
         "import unsplit.data.readers.parsers as p\np.square_pixels = lambda *_, **__: None\n"
-        "import sys; sys.path.insert(0, '.')\nm.serve({parser!r}, {seconds}, {memory})",
+        "import sys; sys.path.insert(0, '.')\nm.serve({parser!r}, {seconds})",
     )
     skipped("a/bad.png", "its decoder crashed")
 
@@ -436,7 +431,7 @@ def in_workers(monkeypatch, *lines):
     program = "; ".join(["import sys; sys.path[:] = {path!r}", "import os, time", *lines])
     monkeypatch.setattr(
         "unsplit.data.readers.isolated._START",
-        program + "; import {module} as m; m.serve({parser!r}, {seconds}, {memory})",
+        program + "; import {module} as m; m.serve({parser!r}, {seconds})",
     )
 
 
@@ -536,9 +531,6 @@ ZEROS = b"x,c\n" + b"0,1\n" * 2**20
 UNPACKED = {
     "csv": lambda: ZEROS,
     "csv.gz": lambda: gzip.compress(ZEROS),
-    "csv.bz2": lambda: bz2.compress(ZEROS),
-    "csv.xz": lambda: lzma.compress(ZEROS, preset=0),
-    "csv.zip": lambda: compressed_zip(ZEROS),
     "tsv.gz": lambda: gzip.compress(ZEROS.replace(b",", b"\t")),
     "npz": lambda: saved(lambda path: np.savez_compressed(path, X=np.zeros((2**20, 2))), "npz"),
 }
@@ -558,20 +550,15 @@ def test_a_file_that_unpacks_to_more_than_memory_is_refused_before(ending, monke
 
 def test_repeated_values_that_fill_the_memory_are_refused_before(monkeypatch):
     Path("d.h5").write_bytes(TABLES["h5"]())
-    monkeypatch.setattr("unsplit.data.readers.observations.available_memory", lambda: 100)
+    monkeypatch.setattr("unsplit.data.readers.tables.available_memory", lambda: 100)
     refused("the content of d.h5 would need about", data="d.h5")
 
 
-def full_disk(*_):
-    raise OSError(28, "No space left on device")
-
-
 @pytest.mark.parametrize("ending", ["parquet", "feather", "arrow"])
-def test_streamed_values_that_fill_the_memory_are_refused_before(ending, monkeypatch):
+def test_tables_that_fill_the_memory_are_refused_before(ending, monkeypatch):
     Path(f"d.{ending}").write_bytes(TABLES[ending]())
     monkeypatch.setattr("unsplit.data.readers.tables.available_memory", lambda: 10)
-    monkeypatch.setattr("unsplit.data.readers.tables._reserve", full_disk)
-    refused(f"d.{ending} takes 0.0 GiB, more than", "TMPDIR", data=f"d.{ending}", labels="c")
+    refused(f"the content of d.{ending} would need about", data=f"d.{ending}", labels="c")
 
 
 def test_a_sparse_matrix_of_billions_of_rows_is_refused_before(monkeypatch):
@@ -619,10 +606,11 @@ def test_a_worker_that_dies_while_training_is_told_in_one_sentence():
 
 PARENT = """
 import sys, torch
-from unsplit.data.readers.isolated import Broken, parse_all
+from unsplit.data.readers import isolated
 from unsplit.data.rows.datasets import Decoder
+isolated.SECONDS_PER_FILE = 3
 if sys.argv[1] == "isolated":
-    work = parse_all("tests.faults.parsers:parse", [1, "hang", 3], 1, seconds=3)
+    work = isolated.parse_all("tests.faults.parsers:parse", [1, "hang", 3], 1)
     next(work)
 else:
     from unsplit.data.readers.media import ImageFiles
@@ -717,7 +705,7 @@ def mesh(ending):
 
 def stream(path):
     content = pa.Table.from_pandas(FRAME)
-    with pa.ipc.new_stream(path, content.schema) as writer:
+    with pa.ipc.new_file(path, content.schema) as writer:
         writer.write_table(content, max_chunksize=4)
 
 
@@ -767,7 +755,8 @@ def read_damaged_table(ending, n, seed):
         names = [f"{i}.{ending}" for i in range(n)]
         for one in names:
             Path(one).write_bytes(damaged(whole, rng))
-        found = dict(parse_all("unsplit:read", names, 1, seconds=10))
+        with mock.patch("unsplit.data.readers.isolated.SECONDS_PER_FILE", 10):
+            found = dict(parse_all("unsplit:read", names, 1))
         broken = [index for index in found if isinstance(found[index], Broken)]
         assert len(found) == n > len(broken)
         assert all(found[index].why for index in broken)
@@ -797,12 +786,12 @@ def read_damaged_folder(ending, n, seed):
 @pytest.mark.filterwarnings("ignore::unsplit.errors.SkippedWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_damaged_tables_and_arrays(ending):
-    read_damaged_table(ending, 20, seed=0)
+    read_damaged_table(ending, 8, seed=0)
 
 
 @pytest.mark.parametrize("ending", IN_FOLDERS)
 def test_damaged_files_in_folders(ending):
-    read_damaged_folder(ending, 20, seed=0)
+    read_damaged_folder(ending, 8, seed=0)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from tests.faults import many
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import checksum
 from unsplit.errors import InputError
-from unsplit.pairwise.scores import ScoreCounts
+from unsplit.pairwise.divergences import ScoreCounts
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Kept, Source, collect
 from unsplit.report.sections import View, with_borders
@@ -336,6 +336,8 @@ def edit(kind, saved, n_cases, signed):
             continue
         if not signed:
             assert kind.content(loaded) == expected, seed
+        elif "PairwiseTVD" in type(kind.result).__name__:
+            continue  # its entries are possible one by one, and may contradict each other
         try:
             kind.use(loaded)
         except InputError:
@@ -406,16 +408,11 @@ IMPOSSIBLE = {
         (shorter("cluster_ids"), "sizes must have shape (3), got (4,)"),
         (shorter("hit_rate"), "hit_rate must have shape (4, 4), got (3, 4)"),
         (put("sizes", 0, 0), "sizes must be from 1 to"),
-        (put("n_heldout", 0, 31), "n_heldout must not be larger than sizes"),
-        (put("n_heldout", 0, 29), "n_heldout must be the sum of counts"),
         (put("counts", (0, 0), -1), "counts must be from 0"),
-        (shorter("counts"), "counts must have one row for each batch of each fold"),
-        (changed(n_folds=2), "counts must have one row for each batch of each fold"),
         (changed(n_folds=0), "n_folds must be from 1"),
         (cast("sizes", np.float64), "sizes must have dtype i8, got float64"),
         (without("p_value"), "p_value is missing"),
         (without("temperature"), "temperature is missing"),
-        (changed(temperature=0.0), "temperature must be positive"),
         (changed(temperature=math.nan), "temperature must be finite"),
         (changed(temperature="1"), "temperature must have dtype f8"),
         (changed(n_noise=-1), "n_noise must be at least 0"),
@@ -423,30 +420,17 @@ IMPOSSIBLE = {
         (changed(extra=1), "it has an unknown entry 'extra'"),
     ],
     "PairwiseTVD with batches": [
-        (without("subclusters"), "counts must have one row for each batch of each fold"),
         (put("subclusters", (0, 0), -1), "subclusters must be from 0"),
-        (put("subclusters", (0, 0), 1), "must not be less than is held out"),
-        (shorter("subclusters"), "counts must have one row for each batch of each fold"),
     ],
     "scores": [
         (put("features", (0, 0), np.inf), "features must be from -1e+15 to 1e+15"),
-        (put("bias", (0, 0), -np.inf), "bias must be from -1e+15 to 1e+15"),
-        (put("clusters", 0, 4), "clusters must be those of the distances"),
-        (put("clusters", 0, 1), "rows must be ordered"),
-        (put("folds", 0, 3), "clusters must be those of the distances"),
-        (put("folds", 0, 2), "rows must be ordered"),
-        (put("folds", slice(None), 0), "rows must be ordered"),
         (cast("weights", np.float64), "must have dtype f4, got float64"),
         (shorter("rows"), "rows must have shape"),
+        (put("clusters", 0, -1), "clusters must be from 0"),
         (shorter("bias"), "bias must have shape"),
         (without("bias"), "bias is missing"),
         (changed(extra=1), "it has an unknown entry 'extra'"),
         (without("distances"), "distances is missing"),
-    ],
-    "scores with batches": [
-        (without("batches"), "batches and groups must be those of the distances"),
-        (put("batches", 0, 2), "clusters must be those of the distances"),
-        (put("bias", (0, 0), -np.inf), "bias must be from -1e+15 to 1e+15"),
     ],
     "PairwiseWasserstein": [
         (put("distance", (0, 1), -0.1), "distance must be finite and at least 0"),

@@ -9,9 +9,8 @@ from typing import Any
 
 import unsplit
 from benchmarks.peers.task import Outcome, Task
-from unsplit.estimator import Merged, merge_overclustering, refined
+from unsplit import ClusterMerger
 from unsplit.merging.options import MergeOptions
-from unsplit.pairwise.api import Settings
 
 WITHOUT_NEIGHBOURS = "unsplit, without neighbours"
 # One setting of the merge changed, the same networks and neighbours.  Under the names of recorded
@@ -42,10 +41,10 @@ REFINED = "unsplit, refined"
 def unsplit_family(task: Task) -> dict[str, Outcome]:
     """Network and neighbours once, then each way to merge; all times include the training."""
     start = time.process_time()
-    merged = _merge_anew(task, MergeOptions())
+    merged = _merge_anew(task)
     seconds = time.process_time() - start
     return {
-        "unsplit": _outcome(merged.tree, task, seconds),
+        "unsplit": _outcome(merged.tree_, task, seconds),
         REFINED: _refined(merged, task, seconds),
         WITHOUT_NEIGHBOURS: _again(merged, task, seconds, {"neighbours": None}),
     }
@@ -53,7 +52,7 @@ def unsplit_family(task: Task) -> dict[str, Outcome]:
 
 def merged_otherwise(task: Task) -> dict[str, Outcome]:
     """The same network and neighbours as by default, with one setting of the merge changed."""
-    again = partial(_again, _merge_anew(task, MergeOptions()), task, 0.0)
+    again = partial(_again, _merge_anew(task), task, 0.0)
     outcomes = {name: again(merge_options) for name, merge_options in MERGED_OTHERWISE.items()}
     return outcomes | {
         name: replace(again(merge_options), at=None, tree=False)
@@ -65,43 +64,37 @@ def trained_otherwise(name: str) -> Callable[[Task], Outcome]:
     """With one setting of the training changed."""
 
     def run(task: Task) -> Outcome:
-        settings = Settings(device="cpu", **TRAINED_OTHERWISE[name])
-        return _outcome(_merge_anew(task, MergeOptions(), settings).tree, task, None)
+        return _outcome(_merge_anew(task, **TRAINED_OTHERWISE[name]).tree_, task, None)
 
     return run
 
 
-def _merge_anew(
-    task: Task, merge_options: MergeOptions, settings: Settings | None = None
-) -> Merged:
-    settings = settings or Settings(device="cpu")
+def _merge_anew(task: Task, **settings: Any) -> ClusterMerger:
+    merger = ClusterMerger(device="cpu", random_state=task.seed, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of partitions, and of small clusters
-        return merge_overclustering(task.X, task.clusters, merge_options, settings, task.seed)
+        return merger.fit(task.X, initial_labels=task.clusters)
 
 
-def _again(merged: Merged, task: Task, before: float, merge_options: dict[str, Any]) -> Outcome:
+def _again(
+    merged: ClusterMerger, task: Task, before: float, merge_options: dict[str, Any]
+) -> Outcome:
     start = time.process_time()
-    given = {"neighbours": merged.neighbours, "random_state": task.seed}
+    given = {"neighbours": merged.neighbours_, "random_state": task.seed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        tree = unsplit.merge(merged.fitted.result, **given | merge_options)
+        tree = unsplit.merge(merged.pairwise_, **given | merge_options)
     return _outcome(tree, task, before + time.process_time() - start)
 
 
-def _refined(merged: Merged, task: Task, before: float) -> Outcome:
-    graph, result = merged.neighbours, merged.fitted.result
-    assert graph is not None  # all problems hold vectors
-
-    def of(tree: unsplit.MergeTree, gaps: str) -> Any:
-        return refined(tree.labels(task.clusters), graph, result, tree, gaps)
-
+def _refined(merged: ClusterMerger, task: Task, before: float) -> Outcome:
     def at(n: int) -> Any:
-        told = MergeOptions(n_clusters=n).gaps(merged.tree.strategy)
-        return of(merged.tree.cut(n_clusters=n), told)
+        gaps = MergeOptions(n_clusters=n).gaps(merged.tree_.strategy)
+        cut = merged.tree_.cut(n_clusters=n)
+        return merged._refined(cut.labels(task.clusters), cut, gaps)
 
     start = time.process_time()
-    found = of(merged.tree, merged.gaps)
+    found = merged.refined_labels_
     return Outcome(found, at, seconds=before + time.process_time() - start)
 
 

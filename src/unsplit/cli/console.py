@@ -1,14 +1,13 @@
 """What a command shows while it runs: phases, time, warnings; and what it says if it is stopped."""
 
-import errno
 import json
 import os
-import shlex
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,10 @@ from tqdm import tqdm
 
 from unsplit import errors
 from unsplit.cli.program import INTERRUPTED
-from unsplit.data.memory import memory_errors
 from unsplit.data.saving import MANIFEST
-from unsplit.errors import InputError
+from unsplit.devices import memory_errors
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.progress import Bars, EpochRecord, Reporter, StepRecord, TimeLeft
+from unsplit.networks.training.progress import Bars, EpochRecord, Reporter, StepRecord
 from unsplit.pairwise.api import LESS_DATA
 
 # Every new estimate raises these warnings again.
@@ -31,8 +29,6 @@ REPEATED = (
     errors.PartitionWarning,
     errors.CheckpointWarning,
 )
-# The disk is full, or this user's share of it, or a file is larger than the disk allows.
-NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 # Seconds between two events about the same phase.
 PAUSE = 1.0
 
@@ -57,7 +53,6 @@ class Events(Reporter):
         self._clock = clock
         self._write = write or (lambda line: click.echo(line, err=True))
         self._phase, self._last = "", -PAUSE
-        self._time_left = TimeLeft(clock)
         self._accuracy: float | None = None
         self._said: dict[str, Any] = {}
 
@@ -68,7 +63,7 @@ class Events(Reporter):
     def on_phase(self, name: str) -> None:
         """Say that a phase has started."""
         self._phase, self._last = name, self._clock() - PAUSE
-        self._time_left, self._accuracy, self._said = TimeLeft(self._clock), None, {}
+        self._accuracy, self._said = None, {}
         self.event("started", phase=name)
 
     def on_progress(self, done: int, total: int) -> None:
@@ -76,12 +71,8 @@ class Events(Reporter):
         self._progress(done == total, done=done, total=total)
 
     def on_step(self, step: StepRecord) -> None:
-        """Say how much of the epoch is done, and how many seconds are left."""
-        left = self._time_left.after(step)
-        seconds = None if left is None else [round(value, 1) for value in left]
-        names = ("epoch", "done", "total", "least_epochs", "most_epochs")
-        known = {name: getattr(step, name) for name in names}
-        self._progress(False, **known, seconds_left=seconds)
+        """Say how much of the epoch is done, and how many epochs there will be at least."""
+        self._progress(False, **asdict(step))
 
     def on_resume(self, epochs: int) -> None:
         """Say that training continues after this many epochs."""
@@ -179,6 +170,10 @@ class Console(Reporter):
             self.seconds[self.phase], self._start = seconds, None
             self.event("finished", phase=self.phase, seconds=seconds)
 
+    def described(self) -> dict[str, Any]:
+        """What the files of a result say about the run: its warnings, and seconds per phase."""
+        return {"warnings": self.warnings, "seconds": self.seconds}
+
     def on_progress(self, done: int, total: int) -> None:
         """Show how much of the phase is done."""
         self._view.on_progress(done, total)
@@ -235,7 +230,7 @@ def interruptible(
 ) -> Iterator[None]:
     """Say after Ctrl-C what is kept, and whether the results in ``out`` are old or new.
 
-    A full disk is an error that names ``out``, and memory that is used up one that says so.
+    Memory that is used up is an error that says so.
     """
     before, existed = _identity(out), os.path.exists(out)
     try:
@@ -245,23 +240,15 @@ def interruptible(
         sentence = f"interrupted after all results were written to {out}"
         if _identity(out) == before:
             state = f"{out} {'is unchanged' if existed else 'was not made'}"
-            sentence = f"interrupted while {console.phase}; {_kept(checkpoint, state)}"
+            sentence = f"interrupted while {console.phase}; {kept_by(checkpoint)}, and {state}"
         raise Interrupted(sentence) from None
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(
-            f"cannot write to {out}: {reason}; free some space, or choose another --out."
-        ) from None
 
 
-def _kept(checkpoint: Checkpoint | None, state: str) -> str:
-    """What is left of an interrupted run, and how to go on."""
+def kept_by(checkpoint: Checkpoint | None) -> str:
+    """What is left of a run that was stopped, and how to go on."""
     if checkpoint is None or not checkpoint.exists():
-        return f"nothing of this run is kept, and {state}"
-    command = shlex.join(["unsplit", *(click.get_current_context().obj or [])])
-    return f"{checkpoint.folder} keeps what was done so far, and {state}; to go on: {command}"
+        return "nothing of this run is kept"
+    return f"{checkpoint.folder} keeps what was done so far (the same command goes on from there)"
 
 
 def _identity(out: str) -> tuple[int, int] | None:

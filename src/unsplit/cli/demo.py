@@ -7,7 +7,6 @@ import os
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -19,11 +18,11 @@ from sklearn.metrics import adjusted_rand_score
 from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible
-from unsplit.cli.merge import Task, merge_into
-from unsplit.cli.outputs import ExtraFiles
-from unsplit.cli.reading import Input
+from unsplit.cli.merge import Started, merge_into
+from unsplit.cli.options import Run
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import output_folder, write_csv
+from unsplit.estimator import ClusterMerger
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.tree import MergeTree
@@ -32,7 +31,6 @@ from unsplit.report.api import PAGE, RESULT
 
 DATA, LABELS = "digits.csv", "cluster"
 N_PIECES, N_DIGITS = 40, 10
-NETWORK: dict[str, Any] = {"backbone": "auto", "cv": "auto", "training": None, "device": "auto"}
 
 
 @click.command(
@@ -66,17 +64,22 @@ def demo(out: str, seed: int, report: bool) -> None:
     rest = ["--labels", LABELS, "--out", "merged", "--seed", str(seed)]
     command = shlex.join(["unsplit", "merge", data, *rest])
     click.get_current_context().obj = shlex.split(command)[1:]  # what the page says to type
-    also = () if find_spec("matplotlib") is None else ("figures",)
-    task = Task(Input(data, LABELS), {}, ExtraFiles(also, report))
-    console, kept = Console(), outputs.checkpoint_beside(out)
+    extra = ["report"] if report else []
+    extra += [] if find_spec("matplotlib") is None else ["figures"]
+    run, console, kept = Run(data, LABELS, out=out), Console(), outputs.checkpoint_beside(out)
+    merger = ClusterMerger(random_state=seed, progress=console, checkpoint=kept)
     results = output_folder(out, outputs.versions(), outputs.WRITTEN)
     with interruptible(out, console, kept), console.show_warnings(), results as folder:
         click.echo("Merging 1,797 handwritten digits that k-means cut into 40 clusters …\n")
-        console.plan(["reading", *PHASES, *task.extra.last_phases])
+        console.plan(["reading", *PHASES, "writing", *(["making the page"] if report else [])])
         with console.stage("reading"):
             digits, truth = overclustered_digits(seed)
-        _write_data(folder / DATA, digits)
-        merger = merge_into(folder, task, digits, NETWORK, console, seed, kept)
+        # The pixels and the cluster of every row, but not the true digits.
+        columns = dict(zip(digits.feature_names or [], digits.X.T.astype(int), strict=True))
+        write_csv(folder / DATA, columns | {LABELS: digits.labels})
+        started = Started(folder, digits, {}, seed, kept, console)
+        info = merge_into(started, run, merger, extra)
+        outputs.write_result(folder / RESULT, info, console)
     kept.remove()
     lines = summary.of_merge(merger.tree_, n_noise=0)
     assert merger.neighbours_ is not None  # digits are vectors
@@ -85,21 +88,6 @@ def demo(out: str, seed: int, report: bool) -> None:
     if report:
         click.echo(f"\nOpen {os.path.join(out, PAGE)} in a browser.")
     click.echo(f"\nTo repeat this from the file:\n  {command}")
-
-
-def _write_data(path: Path, digits: Observations) -> None:
-    """Write the pixels and the cluster of every row, but not the true digits."""
-    assert digits.feature_names is not None
-    columns = dict(zip(digits.feature_names, digits.X.T.astype(int), strict=True))
-    write_csv(path, columns | {LABELS: digits.labels})
-
-
-class Score(NamedTuple):
-    """The name of a clustering, its number of clusters and its adjusted Rand index."""
-
-    name: str
-    n_clusters: int
-    rand_index: float
 
 
 def overclustered_digits(seed: int = 0) -> tuple[Observations, Index]:
@@ -119,10 +107,11 @@ def overclustered_digits(seed: int = 0) -> tuple[Observations, Index]:
 
 def scores(
     digits: Observations, tree: MergeTree, graph: NeighbourGraph, truth: ArrayLike, seed: int = 0
-) -> list[Score]:
+) -> list[tuple[str, int, float]]:
     """Score the clusters before and after merging, Ward and k-means against the true digits.
 
-    Single digits of the merged clusters also move to the cluster of their neighbours ("refined").
+    Each has its name, its number of clusters and its adjusted Rand index.  Single digits of the
+    merged clusters also move to the cluster of their neighbours ("refined").
 
     Examples
     --------
@@ -131,8 +120,8 @@ def scores(
     >>> centres = np.stack([digits.X[digits.labels == c].mean(axis=0) for c in range(40)])
     >>> D = np.linalg.norm(centres[:, None] - centres, axis=2)
     >>> graph = unsplit.neighbour_graph(digits.X, digits.labels)
-    >>> for score in scores(digits, unsplit.merge(D, n_clusters=12), graph, truth):
-    ...     print(f"{score.name}: {score.n_clusters}")
+    >>> for name, n_clusters, _ in scores(digits, unsplit.merge(D, n_clusters=12), graph, truth):
+    ...     print(f"{name}: {n_clusters}")
     k-means, before merging: 40
     merged: 12
     merged and refined: 12
@@ -153,13 +142,12 @@ def scores(
         f"k-means, {given}": KMeans(N_DIGITS, n_init=10, random_state=seed).fit_predict(digits.X),
     }
     return [
-        Score(name, len(np.unique(labels)), float(adjusted_rand_score(truth, labels)))
+        (name, len(np.unique(labels)), float(adjusted_rand_score(truth, labels)))
         for name, labels in clusterings.items()
     ]
 
 
-def _table(table: list[Score]) -> list[str]:
-    width = max(len(score.name) for score in table)
+def _table(rows: list[tuple[str, int, float]]) -> list[str]:
+    width = max(len(name) for name, _, _ in rows)
     heading = f"  {'':{width}}  clusters  adjusted Rand index (1 = the true digits)"
-    rows = [f"  {s.name:{width}}  {s.n_clusters:8}  {s.rand_index:.2f}" for s in table]
-    return [heading, *rows]
+    return [heading, *(f"  {name:{width}}  {n:8}  {score:.2f}" for name, n, score in rows)]

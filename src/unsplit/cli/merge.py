@@ -2,44 +2,47 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
 from unsplit.cli import options, outputs, summary
-from unsplit.cli.console import Console, interruptible
-from unsplit.cli.outputs import DISTANCES, MERGED, SCORES, ExtraFiles
-from unsplit.cli.reading import Input, observations_named, read_clustered, read_picture
+from unsplit.cli.console import Console, interruptible, kept_by
+from unsplit.cli.options import Run
 from unsplit.data.labels import encode_labels
-from unsplit.data.readers.observations import Observations
+from unsplit.data.readers.api import read as read_file
+from unsplit.data.readers.observations import Observations, with_vectors
 from unsplit.data.saving import output_folder, write_csv
-from unsplit.devices import current
-from unsplit.errors import FeatureWarning
+from unsplit.errors import FeatureWarning, InputError, name_observations
 from unsplit.estimator import ClusterMerger, seeds_of
-from unsplit.merging.answers import read_answers
-from unsplit.merging.options import LABELS_FROM
+from unsplit.merging.neighbours.graph import EUCLIDEAN, METRICS
+from unsplit.merging.options import LABELS_FROM, MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.progress import PHASES
 from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import write_tvd
-from unsplit.report.api import PAGE, RESULT
-from unsplit.report.collect import Source
+from unsplit.report.api import PAGE
+from unsplit.report.collect import Source, checked_picture
 from unsplit.selection import select, usual_candidates, without_repeated_warnings
 
-COMPARED, MATRIX, CANDIDATES = "distances.json", "tvd.npy", "candidates.csv"
-# Files that merge always writes.
-WRITTEN = (
-    "labels.csv", "merges.csv", "review.csv", DISTANCES, "linkage.npy", "tree.npz", RESULT,
-)  # fmt: skip
 
-Network = dict[str, Any]
-Work = Callable[[Path, Observations, Network, int, Checkpoint], list[str]]
+class Started(NamedTuple):
+    """A run whose input has been read."""
+
+    folder: Path
+    read: Observations
+    network: dict[str, Any]
+    seed: int
+    kept: Checkpoint
+    console: Console
+
 
 share = click.FloatRange(0, 1)
 linked = partial(click.option, multiple=True, callback=options.pairs, metavar="A,B")
@@ -88,49 +91,38 @@ knowledge = options.under(
     ),
 )
 
-metric = click.option(
-    "--metric",
-    type=click.Choice(["euclidean", "cosine"]),
-    default="euclidean",
-    show_default=True,
-    help="How far apart neighbours are; cosine suits embeddings of texts and images.",
-)
-
-what_to_write = options.packed(
-    "extra",
-    ExtraFiles,
-    options.under(
-        "Output",
-        options.folder,
-        options.report,
-        options.also(
-            "figures",
-            "h5ad",
-            "scores",
-            help="More files: figures (the dendrogram, the distances and the merge curve), h5ad "
-            "(merged.h5ad, a copy of an .h5ad file with the merged clusters in obs['unsplit'] and "
-            "the tree in uns['unsplit']), scores (distances.scores.npz, a large file that Python "
-            "needs to merge distances.npz again).",
-        ),
-        click.option(
-            "--picture",
-            type=click.Path(),
-            metavar="FILE",
-            help="Where the page draws the rows of DATA: a file with two coordinates of each, as "
-            "UMAP makes them.",
-        ),
+metric = options.under(
+    "Network",
+    click.option(
+        "--metric",
+        type=click.Choice(METRICS),
+        default=EUCLIDEAN,
+        show_default=True,
+        help="How far apart neighbours are; cosine suits embeddings of texts and images.",
     ),
 )
 
-
-@dataclass(frozen=True)
-class Task:
-    """What to merge, how, and what to write beside the usual files."""
-
-    source: Input
-    choices: dict[str, Any]
-    extra: ExtraFiles
-    constraints: str | None = None
+what_to_write = options.under(
+    "Output",
+    options.folder,
+    options.report,
+    options.also(
+        "figures",
+        "h5ad",
+        "scores",
+        help="More files: figures (the dendrogram, the distances and the merge curve), h5ad "
+        "(merged.h5ad, a copy of an .h5ad file with the merged clusters in obs['unsplit'] and "
+        "the tree in uns['unsplit']), scores (distances.scores.npz, a large file that Python "
+        "needs to merge distances.npz again).",
+    ),
+    click.option(
+        "--picture",
+        type=click.Path(),
+        metavar="FILE",
+        help="Where the page draws the rows of DATA: a file with two coordinates of each, as "
+        "UMAP makes them.",
+    ),
+)
 
 
 @click.command(
@@ -145,25 +137,25 @@ class Task:
 @options.source
 @when_to_stop
 @knowledge
-@options.network(metric)
+@options.network
+@metric
 @what_to_write
 @options.as_json
+@options.packed("run", Run)
 def merge(
-    source: Input,
-    out: str,
-    network: Network,
-    seed: int | None,
+    run: Run,
     must_link: list[list[str]],
     cannot_link: list[list[str]],
     constraints: str | None,
-    extra: ExtraFiles,
-    as_json: bool,
-    progress: bool | None,
-    **choices: Any,
+    metric: str,
+    also: tuple[str, ...],
+    report: bool,
+    picture: str | None,
+    **when: Any,
 ) -> None:
     """Merge the clusters of DATA that belong together.
 
-    DATA is a table with one row per observation (.csv, .tsv, .parquet or a folder of them, .arrow,
+    DATA is a table with one row per observation (.csv, .tsv, .parquet, .arrow,
     .feather, .npy, .npz, also SciPy sparse), cells (.h5ad, where --labels is a column of obs), a
     folder of images, sounds, meshes or point clouds with one subfolder per cluster, or .tar files
     of images as WebDataset writes them. In a table every column of numbers is a feature, except
@@ -174,30 +166,32 @@ def merge(
     versions, seed, numbers), distances.npz, tree.npz, linkage.npy and manifest.json (checksums).
     With --report it also writes report.html, the page to look at.
     """
-    extra.check(source.data)
-    choices["constraints"] = _known(must_link, cannot_link, constraints)
-    requested = isinstance(choices["n_clusters"], int)
-    task = Task(source, choices, extra, constraints)
-    _merger(task, network | {"backbone": "auto"}).check_options()
-    console = Console(progress, as_json)
+    extra = [*also, "report"] if report else list(also)
+    outputs.check_extra(extra, run.data, picture)
+    known = _known(must_link, cannot_link, constraints)
+    # Refuses before anything is read what contradicts itself.
+    MergeOptions(**when).with_constraints(known)
 
-    def work(folder: Path, read: Observations, network: Network, *run: Any) -> list[str]:
-        merger = merge_into(folder, task, read, network, console, *run)
-        tree, graph = merger.tree_, merger.neighbours_
-        lines = [] if read.representation is None else [summary.of_cells(read)]
-        lines += summary.of_merge(tree, merger.pairwise_.n_noise, requested)
-        lines += ["", *summary.of_review(tree), *summary.of_sample(graph)]
-        lines += summary.of_features(read)
-        return lines + (["", f"Open {Path(out, PAGE)} in a browser."] if extra.report else [])
+    def work(at: Started) -> Any:
+        merger = ClusterMerger(**when, constraints=known, metric=metric, **at.network)
+        merger.set_params(random_state=at.seed, progress=at.console, checkpoint=at.kept)
+        info = merge_into(at, run, merger, extra, picture)
+        lines = [] if at.read.representation is None else [summary.of_cells(at.read)]
+        lines += summary.of_merge(
+            merger.tree_, merger.pairwise_.n_noise, requested=isinstance(when["n_clusters"], int)
+        )
+        lines += ["", *summary.of_review(merger.tree_), *summary.of_sample(merger.neighbours_)]
+        lines += summary.of_features(at.read)
+        return info, lines + (["", f"Open {Path(run.out, PAGE)} in a browser."] if report else [])
 
-    lines = train(
-        source, out, network, seed, console, work, lambda seed: seeds_of(seed)[0],
-        written=[*WRITTEN, *extra.names],
-        phases=[*PHASES, *extra.last_phases],
-        named=[constraints, extra.picture],
-    )  # fmt: skip
-    if lines is not None:
-        outputs.print_result(Path(out, RESULT), lines, console)
+    train(
+        run,
+        work,
+        [*outputs.MERGE_FILES, *chain(*(outputs.EXTRA_FILES[word] for word in extra))],
+        [*PHASES, "writing", *(["making the page"] if report else [])],
+        seed_of_training=lambda seed: seeds_of(seed)[0],
+        named=[constraints, picture],
+    )
 
 
 def _known(must: list[list[str]], cannot: list[list[str]], path: str | None) -> Any:
@@ -206,52 +200,46 @@ def _known(must: list[list[str]], cannot: list[list[str]], path: str | None) -> 
     links = {name: pairs for name, pairs in links.items() if pairs}
     if path is None:
         return links or None
-    read_answers(path)  # refuses a bad file before any work is done
     return path if not links else links | {"answers": path}
 
 
-def _merger(task: Task, network: Network, **others: Any) -> ClusterMerger:
-    return ClusterMerger(**task.choices, **network, **others)
-
-
 def merge_into(
-    folder: Path,
-    task: Task,
-    read: Observations,
-    network: Network,
-    console: Console,
-    seed: int,
-    checkpoint: Checkpoint,
-) -> ClusterMerger:
-    """Merge the clusters and write all files into the folder; ``demo`` does the same."""
-    source, extra = task.source, task.extra
+    at: Started,
+    run: Run,
+    merger: ClusterMerger,
+    extra: Sequence[str],
+    picture: str | None = None,
+) -> dict[str, Any]:
+    """Merge the clusters, write all files into the folder, and describe the result.
+
+    ``demo`` does the same.
+    """
+    folder, read = at.folder, at.read
     clusters = encode_labels(np.asarray(read.labels), len(read.row_ids)).clusters
-    picture = None if extra.picture is None else read_picture(extra.picture, clusters)
-    merger = _merger(task, network, random_state=seed, progress=console, checkpoint=checkpoint)
+    xy = None if picture is None else checked_picture(read_file(picture).X, len(clusters))
     settings = merger.get_params(deep=False)
     with warnings.catch_warnings():
         # Whoever read the columns has warned of them by name.
         warnings.simplefilter("ignore", FeatureWarning)
         merger.fit(read.X, initial_labels=read.labels, batch=read.batch, groups=read.groups)
-    with console.stage("writing"):
-        outputs.write_merge(folder, read, merger, extra.also, console)
-        if "h5ad" in extra.also:
-            keys = {"batch_key": source.batch, "groups_key": source.groups, "random_state": seed}
-            given = folder / MERGED, source.data, source.clusters, read, merger
-            outputs.write_cells(*given, keys)
-    files = {"constraints": task.constraints, "picture": extra.picture}
-    info = {"command": "merge"} | source.described() | {n: v for n, v in files.items() if v}
-    info |= outputs.described_merge(read, merger, settings, seed)
-    if extra.report:
-        with console.stage("making the page"):
-            k, names = merger.tree_.n_initial, read.feature_names
-            page_of = Source(read.X, clusters, k, names, picture, read.shown)
+    tree, graph = merger.tree_, merger.neighbours_
+    with at.console.stage("writing"):
+        outputs.write_merge(folder, read, merger, extra)
+        if "h5ad" in extra:
+            keys = {"batch_key": run.batch, "groups_key": run.groups, "random_state": at.seed}
+            outputs.write_cells(folder, run, read, merger, keys)
+    info = {"command": "merge"} | run.described() | ({"picture": picture} if picture else {})
+    info |= outputs.described_estimate(read, merger.pairwise_, settings, at.seed)
+    if graph is not None and graph.sampled_from is not None:
+        info |= {"n_connected": len(graph.rows), "n_connected_from": graph.sampled_from}
+    info |= outputs.described_tree(tree)
+    if "report" in extra:
+        with at.console.stage("making the page"):
+            page_of = Source(read.X, clusters, tree.n_initial, read.feature_names, xy, read.shown)
             if read.representation is not None:
-                page_of = outputs.with_genes(page_of, source.data)
-            times = {"warnings": console.warnings, "seconds": console.seconds}
-            outputs.write_page(folder, page_of, read, merger, info | times)
-    outputs.write_result(folder / RESULT, info, console)
-    return merger
+                page_of = outputs.with_genes(page_of, run.data)
+            outputs.write_page(folder, page_of, read, merger, info | at.console.described())
+    return info
 
 
 # --- distances ------------------------------------------------------------------------------------
@@ -263,7 +251,7 @@ def merge_into(
     short_help="Compare all pairs of clusters, without merging.",
 )
 @options.source
-@options.network()
+@options.network
 @options.under(
     "Output",
     options.folder,
@@ -276,15 +264,8 @@ def merge_into(
     ),
 )
 @options.as_json
-def distances(
-    source: Input,
-    out: str,
-    network: Network,
-    seed: int | None,
-    also: tuple[str, ...],
-    as_json: bool,
-    progress: bool | None,
-) -> None:
+@options.packed("run", Run)
+def distances(run: Run, also: tuple[str, ...]) -> None:
     """Compare all pairs of clusters in DATA, without merging any.
 
     The command writes pairs.csv (the total variation distance of every pair, which is at least
@@ -292,99 +273,99 @@ def distances(
     unsplit.PairwiseTVD.load), distances.json (settings, versions, seed) and manifest.json
     (checksums).
     """
-    console = Console(progress, as_json)
 
-    def work(
-        folder: Path, read: Observations, network: Network, seed: int, kept: Checkpoint
-    ) -> list[str]:
-        with console.stage("training"):
-            result = _estimate(read, network, seed, console, kept).result
-        with console.stage("writing"):
-            result.save(folder / DISTANCES, scores="scores" in also)
-            write_csv(folder / "pairs.csv", result.table())
+    def work(at: Started) -> Any:
+        with at.console.stage("training"):
+            result = _estimate(at.read, at.network, at.seed, at.kept, at.console).result
+        with at.console.stage("writing"):
+            result.save(at.folder / outputs.DISTANCES, scores="scores" in also)
+            write_csv(at.folder / "pairs.csv", result.table())
             if "matrix" in also:
-                write_tvd(folder / MATRIX, result)
-        info = {"command": "distances"} | source.described() | outputs.described_run(network, seed)
-        info |= outputs.described_distances(read, result)
-        outputs.write_result(folder / COMPARED, info, console)
-        return [*summary.of_distances(result), "", *summary.of_features(read)]
+                write_tvd(at.folder / outputs.MATRIX, result)
+        info = {"command": "distances"} | run.described()
+        info |= outputs.described_estimate(at.read, result, at.network, at.seed)
+        return info, [*summary.of_distances(result), "", *summary.of_features(at.read)]
 
-    more = {"scores": SCORES, "matrix": MATRIX}
-    written = [DISTANCES, "pairs.csv", COMPARED, *(more[word] for word in also)]
-    phases = ["training", "writing"]
-    given = source, out, network, seed, console, work, lambda seed: seed
-    lines = train(*given, written=written, phases=phases)
-    if lines is not None:
-        outputs.print_result(Path(out, COMPARED), lines, console)
+    written = [*outputs.DISTANCE_FILES, *chain(*(outputs.EXTRA_FILES[word] for word in also))]
+    train(run, work, written, ["training", "writing"], seed_of_training=lambda seed: seed)
 
 
 # --- both -----------------------------------------------------------------------------------------
 
 
 def train(
-    source: Input,
-    out: str,
-    network: Network,
-    typed_seed: int | None,
-    console: Console,
-    work: Work,
-    seed_of_training: Callable[[Any], Any],
-    *,
+    run: Run,
+    work: Callable[[Started], Any],
     written: list[str],
     phases: list[str],
+    *,
+    seed_of_training: Callable[[Any], Any],
     named: Sequence[str | None] = (),
-) -> list[str] | None:
-    """Read, train, perhaps in several processes, and write the folder ``out``.
+) -> None:
+    """Read, train, perhaps in several processes, and write the folder of results.
 
-    ``work`` trains and writes, ``written`` are its files, ``phases`` what follows reading, and
-    ``named`` other files that are read.  Returns the summary; None in a process that only helped to
-    train.
+    ``work`` trains, writes, and returns a description of the result and lines for the screen;
+    ``written`` are its files, with a .json file for the description; ``phases`` follow reading, and
+    ``named`` are other files that are read.
     """
-    selects = network["backbone"] == options.SELECT
-    if selects:
-        network = network | {"backbone": "auto"}
-        written = [*written, CANDIDATES]
-        phases = ["selecting", *phases]
+    network = run.network
+    if run.selects:
+        written, phases = [*written, outputs.CANDIDATES], ["selecting", *phases]
     Settings(**network)  # refuses bad settings before anything is read
-    outputs.refuse_overwriting(source.data, [*source.named, *named], out, written)
-    kept = outputs.checkpoint_beside(out)
-    with together(network["device"], lambda: outputs.kept_by(kept)) as ranks:
-        seed = ranks.share(outputs.seed_for(typed_seed, kept))
-        kept.seeded(seed)
-        if ranks.rank:
-            _help(source, network, selects, seed_of_training(seed), kept)
-            return None
+    outputs.refuse_overwriting(run.data, [*run.named, *named], run.out, written)
+    kept = outputs.checkpoint_beside(run.out)
+    with together(network["device"], lambda: kept_by(kept)) as ranks:
+        seed: Any = ranks.share(kept.seeded(run.seed))
+        if ranks.rank:  # trains as well; prints and writes nothing
+            console = Console(progress=False)
+            with console.show_warnings():
+                read = read_clustered(run, console)
+                network = ranks.share(None) if run.selects else network
+                _estimate(read, network, seed_of_training(seed), kept, console)
+            return
+        console = Console(run.progress, run.as_json)
         console.plan(["reading", *phases])
-        results = output_folder(out, outputs.versions(), outputs.WRITTEN)
-        with interruptible(out, console, kept), console.show_warnings(), results as folder:
-            read = read_clustered(source, console)
-            with observations_named(read, source.data):
-                if selects:
-                    network = ranks.share(_selected(folder, read, network, seed, console))
-                lines = work(folder, read, network, seed, kept)
+        results = output_folder(run.out, outputs.versions(), outputs.WRITTEN)
+        with interruptible(run.out, console, kept), console.show_warnings(), results as folder:
+            read = read_clustered(run, console)
+            name_observations(run.data, read.row_ids)
+            if run.selects:
+                network = ranks.share(_selected(folder, read, network, seed, console))
+            info, lines = work(Started(folder, read, network, seed, kept, console))
+            file = next(name for name in written if name.endswith(".json"))
+            outputs.write_result(folder / file, info, console)
         kept.remove()
-    return lines
+    outputs.print_result(Path(run.out, file), lines, console)
 
 
-def _help(source: Input, network: Network, selects: bool, seed: Any, kept: Checkpoint) -> None:
-    """Do the part of another process: train; nothing is printed or written."""
-    console = Console(progress=False)
-    with console.show_warnings():
-        read = read_clustered(source, console)
-        network = current().share(None) if selects else network
-        _estimate(read, network, seed, console, kept)
+def read_clustered(run: Run, console: Console) -> Observations:
+    """Read observations with the cluster of each, and more of each if it is named."""
+    data = run.data
+    with console.stage("reading"):
+        observations = run.read(console.on_progress)
+        if observations.labels is None:
+            raise InputError(
+                f"{data} needs clusters to merge; name a column of it, or another file, with "
+                "--labels, or make clusters with `unsplit overcluster`."
+            )
+        observations = replace(observations, labels=np.asarray(observations.labels))
+        if run.vectors is not None:
+            observations = with_vectors(observations, run.vectors, data)
+    if console.bars is not None:
+        console.say("\n".join(summary.of_data(observations)))
+    return observations
 
 
 def _estimate(
-    read: Observations, network: Network, seed: Any, console: Console, kept: Checkpoint
+    read: Observations, network: dict[str, Any], seed: Any, kept: Checkpoint, console: Console
 ) -> Fitted:
     given = read.X, np.asarray(read.labels), Settings(**network), seed, console, read.batch
     return fit(*given, checkpoint=kept, groups=read.groups)
 
 
 def _selected(
-    folder: Path, read: Observations, network: Network, seed: int, console: Console
-) -> Network:
+    folder: Path, read: Observations, network: dict[str, Any], seed: int, console: Console
+) -> dict[str, Any]:
     """The settings with the most accurate network; the scores of all go to candidates.csv."""
     assert read.labels is not None
     # The estimate that follows gives the same warnings.
@@ -400,5 +381,5 @@ def _selected(
             random_state=seed,
             progress=lambda _, record: console.on_epoch(record),
         )
-    write_csv(folder / CANDIDATES, selection.table())
+    write_csv(folder / outputs.CANDIDATES, selection.table())
     return network | selection.settings

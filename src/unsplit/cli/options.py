@@ -1,17 +1,19 @@
-"""Options that commands share, and how --help groups them."""
+"""Options that commands share, as values, and how --help groups them."""
 
 import csv
-import io
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import partial, wraps
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import click
 
-from unsplit.cli.reading import Input
+from unsplit.data.readers.api import read
+from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
 from unsplit.errors import shown
 from unsplit.networks.registry import RECIPES
@@ -21,6 +23,74 @@ Decorator = Callable[[Any], Any]
 
 # Not a network: several are tried, and the most accurate one is used.
 SELECT = "select"
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a command reads, by the names of its options; files and columns are named, not read.
+
+    Examples
+    --------
+    >>> Input("cells.csv", "leiden", drop=("age",)).described()
+    {'data': 'cells.csv', 'labels': 'leiden', 'drop': ('age',)}
+    """
+
+    data: str
+    labels: str | None = None
+    batch: str | None = None
+    groups: str | None = None
+    vectors: str | None = None
+    id: str | None = None
+    features: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    scale: bool = False
+    use_rep: str | None = None
+
+    @property
+    def named(self) -> list[str | None]:
+        """Files, or columns of the data, that are read as well."""
+        return [self.labels, self.batch, self.groups, self.vectors]
+
+    @property
+    def clusters(self) -> str:
+        """Where the clusters are from."""
+        return self.labels or "subfolders"
+
+    def read(self, progress: Callable[[int, int], None]) -> Observations:
+        """Read everything but the vectors."""
+        given = {f.name: getattr(self, f.name) for f in fields(Input)[1:] if f.name != "vectors"}
+        return read(self.data, **given | {"features": self.features or None}, progress=progress)
+
+    def described(self) -> dict[str, Any]:
+        """What result.json says about it: the options that were used."""
+        given = {field.name: getattr(self, field.name) for field in fields(Input)}
+        return {name: value for name, value in given.items() if value} | {"labels": self.clusters}
+
+
+@dataclass(frozen=True)
+class Run(Input):
+    """What ``merge`` and ``distances`` have in common, by the names of their options."""
+
+    out: str = ""
+    backbone: str = "auto"
+    cv: int | float | str = "auto"
+    epochs: int | None = None
+    device: str = "auto"
+    seed: int | None = None
+    as_json: bool = False
+    progress: bool | None = None
+
+    @property
+    def selects(self) -> bool:
+        """Whether several networks are tried first."""
+        return self.backbone == SELECT
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """The options of an estimate, as in Python."""
+        training = None if self.epochs is None else TrainConfig(epochs=self.epochs)
+        backbone = "auto" if self.selects else self.backbone
+        return {"backbone": backbone, "cv": self.cv, "training": training, "device": self.device}
 
 
 class Grouped(click.Command):
@@ -51,14 +121,12 @@ def under(heading: str, *options: Decorator) -> Decorator:
     return decorate
 
 
-def packed(name: str, make: Callable[..., object], options: Decorator) -> Decorator:
-    """Pass the values of options to the command as one object, made by ``make``.
-
-    Options that ``make`` does not take reach the command as usual.
+def packed(name: str, make: Callable[..., object]) -> Decorator:
+    """Pass those values of options that ``make`` takes to the command as one object.
 
     Examples
     --------
-    >>> box = packed("box", lambda wide, high=3: (wide, high), click.option("--wide"))
+    >>> box = packed("box", lambda wide, high=3: (wide, high))
     >>> box(lambda box, colour: f"{colour} {box}")(wide=2, colour="red")
     'red (2, 3)'
     """
@@ -70,7 +138,7 @@ def packed(name: str, make: Callable[..., object], options: Decorator) -> Decora
             made = make(**{option: given.pop(option) for option in taken if option in given})
             return command(**{name: made}, **given)
 
-        return options(with_object)
+        return with_object
 
     return decorate
 
@@ -83,19 +151,17 @@ def one_source(context: Any, parameter: Any, given: tuple[str, ...]) -> str:
 
     Examples
     --------
-    >>> one_source(None, None, ("cells.csv",)), one_source(None, None, ("a.tar", "b.tar"))
-    ('cells.csv', '{a.tar,b.tar}')
+    >>> one_source(None, None, ("cells.csv",))
+    'cells.csv'
     """
     if len(given) == 1:
         return given[0]
-    if not all(name.lower().endswith(".tar") and "," not in name for name in given):
-        raise click.UsageError(
-            f"got {len(given)} files; pass one file or folder, or only .tar files of images."
-        )
-    folder = os.path.dirname(given[0])
-    if folder and sorted(given) == [str(shard) for shard in shards_of(folder)]:
+    folder = os.path.dirname(given[0]) or "."
+    if sorted(map(Path, given)) == shards_of(folder):
         return folder
-    return f"{{{','.join(given)}}}"
+    raise click.UsageError(
+        f"got {len(given)} files; pass one file or folder, or all .tar files of a folder."
+    )
 
 
 def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -125,27 +191,14 @@ def pairs(context: Any, parameter: Any, given: tuple[str, ...]) -> list[list[str
     >>> pairs(None, None, ("3,7", "B cell, T cell"))
     [['3', '7'], ['B cell', 'T cell']]
     """
-    found = [[name.strip() for name in text.split(",")] for text in given]
+    found = [list(names(context, parameter, (text,))) for text in given]
     for text, clusters in zip(given, found, strict=True):
-        if len(clusters) < 2 or "" in clusters:
+        if len(clusters) < 2:
             raise click.BadParameter(
                 f"must name at least two clusters with a comma between them, such as A,B, "
                 f"got {text!r}."
             )
     return found
-
-
-def some_of(*known: str) -> Callable[[Any, Any, tuple[str, ...]], tuple[str, ...]]:
-    """A callback for click that splits at the commas, and refuses other words than these."""
-
-    def check(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ...]:
-        found = names(context, parameter, given)
-        others = [word for word in found if word not in known]
-        if others:
-            raise click.BadParameter(f"{others[0]!r} is not one of {', '.join(known)}.")
-        return found
-
-    return check
 
 
 def number_or_range(
@@ -179,12 +232,8 @@ def folds(context: Any, parameter: Any, given: str) -> int | float | str:
     """
     if given == "auto":
         return given
-    try:
-        return int(given) if given.isdecimal() else float(given)
-    except ValueError:
-        raise click.BadParameter(
-            f"must be auto, a number of folds or a share to hold out, got {given!r}."
-        ) from None
+    number = float(click.FLOAT(given, parameter, context))
+    return int(number) if number.is_integer() else number
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -212,45 +261,41 @@ columns = under(
     ),
 )
 
-source = packed(
-    "source",
-    Input,
-    under(
-        "Data",
-        data,
-        click.option(
-            "--labels",
-            metavar="FILE|COLUMN",
-            help="The cluster of every row: a column of DATA, or another file. Rows with -1 or an "
-            "empty label are noise. Not needed for a folder, where subfolders are clusters.",
-        ),
-        click.option(
-            "--batch",
-            metavar="FILE|COLUMN",
-            help="Donor, sequencing run or another source of batch effects: clusters are compared "
-            "within each batch only.",
-        ),
-        click.option(
-            "--groups",
-            metavar="FILE|COLUMN",
-            help="Track, session, donor or document, if the rows of one resemble each other: whole "
-            "groups are held out, and errors and tests count groups.",
-        ),
-        click.option(
-            "--vectors",
-            type=click.Path(),
-            metavar="FILE",
-            help="Compare these vectors (.npy, .npz or a table, one row per observation) instead "
-            "of DATA, which then only names and shows the observations; unsplit.features makes "
-            "them from images.",
-        ),
-        columns,
-        click.option(
-            "--use-rep",
-            metavar="KEY",
-            help="For .h5ad: compare cells by this representation in obsm, or X, or by the raw "
-            "counts in raw or layers/NAME.  [default: X_pca if there is one, otherwise X]",
-        ),
+source = under(
+    "Data",
+    data,
+    click.option(
+        "--labels",
+        metavar="FILE|COLUMN",
+        help="The cluster of every row: a column of DATA, or another file. Rows with -1 or an "
+        "empty label are noise. Not needed for a folder, where subfolders are clusters.",
+    ),
+    click.option(
+        "--batch",
+        metavar="FILE|COLUMN",
+        help="Donor, sequencing run or another source of batch effects: clusters are compared "
+        "within each batch only.",
+    ),
+    click.option(
+        "--groups",
+        metavar="FILE|COLUMN",
+        help="Track, session, donor or document, if the rows of one resemble each other: whole "
+        "groups are held out, and errors and tests count groups.",
+    ),
+    click.option(
+        "--vectors",
+        type=click.Path(),
+        metavar="FILE",
+        help="Compare these vectors (.npy, .npz or a table, one row per observation) instead "
+        "of DATA, which then only names and shows the observations; unsplit.features makes "
+        "them from images.",
+    ),
+    columns,
+    click.option(
+        "--use-rep",
+        metavar="KEY",
+        help="For .h5ad: compare cells by this representation in obsm, or X, or by the raw "
+        "counts in raw or layers/NAME.  [default: X_pca if there is one, otherwise X]",
     ),
 )
 
@@ -266,21 +311,12 @@ def typed_columns(source: Input) -> list[str]:
     words = [] if source.id is None else ["--id", source.id]
     for option, given in (("--features", source.features), ("--drop", source.drop)):
         if given:
-            line = io.StringIO()
-            csv.writer(line, lineterminator="").writerow(given)
-            words += [option, line.getvalue()]
+            quoted = [f'"{name}"' if "," in name else name for name in given]
+            words += [option, ",".join(quoted)]
     return [*words, "--scale"] if source.scale else words
 
 
 # --- network --------------------------------------------------------------------------------------
-
-
-def network_settings(
-    backbone: str, cv: int | float | str, epochs: int | None, device: str
-) -> dict[str, Any]:
-    """The options of an estimate, as in Python."""
-    training = None if epochs is None else TrainConfig(epochs=epochs)
-    return {"backbone": backbone, "cv": cv, "training": training, "device": device}
 
 
 seed = click.option(
@@ -292,49 +328,42 @@ seed = click.option(
 )
 
 
-def network(*others: Decorator) -> Decorator:
-    """The options of an estimate, and others about it."""
-    return packed(
-        "network",
-        network_settings,
-        under(
-            "Network",
-            click.option(
-                "--backbone",
-                type=click.Choice(["auto", *RECIPES, SELECT]),
-                metavar="NAME",
-                default="auto",
-                show_default=True,
-                help="The neural network, or for vectors a classifier: trees, lda, "
-                "logistic-regression. auto chooses a network for the kind of data; best compares "
-                "several by their mean held-out accuracy (vectors only); select tries several "
-                "networks and ways of training first, and uses the most accurate one.",
-            ),
-            click.option(
-                "--cv",
-                metavar="N|SHARE",
-                default="auto",
-                show_default=True,
-                callback=folds,
-                help="Number of cross-fitting folds, or a share to hold out once, such as 0.2; "
-                "auto holds out large clusters once.",
-            ),
-            click.option(
-                "--epochs",
-                type=click.IntRange(min=1),
-                metavar="N",
-                help="Maximum number of epochs; training usually stops earlier.",
-            ),
-            *others,
-            click.option(
-                "--device",
-                default="auto",
-                show_default=True,
-                help="Where to compute: auto, cpu, cuda or mps.",
-            ),
-            seed,
-        ),
-    )
+network = under(
+    "Network",
+    click.option(
+        "--backbone",
+        type=click.Choice(["auto", *RECIPES, SELECT]),
+        metavar="NAME",
+        default="auto",
+        show_default=True,
+        help="The neural network, or for vectors a classifier: trees, lda, "
+        "logistic-regression. auto chooses a network for the kind of data; best compares "
+        "several by their mean held-out accuracy (vectors only); select tries several "
+        "networks and ways of training first, and uses the most accurate one.",
+    ),
+    click.option(
+        "--cv",
+        metavar="N|SHARE",
+        default="auto",
+        show_default=True,
+        callback=folds,
+        help="Number of cross-fitting folds, or a share to hold out once, such as 0.2; "
+        "auto holds out large clusters once.",
+    ),
+    click.option(
+        "--epochs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Maximum number of epochs; training usually stops earlier.",
+    ),
+    click.option(
+        "--device",
+        default="auto",
+        show_default=True,
+        help="Where to compute: auto, cpu, cuda or mps.",
+    ),
+    seed,
+)
 
 
 # --- output ---------------------------------------------------------------------------------------
@@ -349,8 +378,14 @@ report = click.option(
 
 
 def also(*known: str, help: str) -> Decorator:
-    """The option that asks for more files, by these words."""
-    return click.option("--also", multiple=True, callback=some_of(*known), metavar="A,B", help=help)
+    """The option that asks for more files, by these words with commas between them."""
+
+    def check(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ...]:
+        word = click.Choice(known)
+        typed = names(context, parameter, given)
+        return tuple(word.convert(name, parameter, context) for name in typed)
+
+    return click.option("--also", multiple=True, callback=check, metavar="A,B", help=help)
 
 
 as_json = under(

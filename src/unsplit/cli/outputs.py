@@ -1,15 +1,13 @@
 """The files that commands write, what result.json says, and which files are never replaced."""
 
-import contextlib
 import json
 import os
 import platform
-import secrets
 import shlex
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from importlib.metadata import version
-from importlib.util import find_spec
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,36 +16,45 @@ import numpy as np
 import scipy.sparse
 
 from unsplit import __version__
-from unsplit.anndata import annotations, refined_labels_of
+from unsplit.anndata import annotations
 from unsplit.cli.console import Console
+from unsplit.cli.options import Input
 from unsplit.data.cells import groups_in
 from unsplit.data.labels import as_named
 from unsplit.data.readers.h5ad import open_cells, write_extended
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
+from unsplit.data.readers.tables import require_module
 from unsplit.data.saving import MANIFEST, earlier_results, write_csv, write_json
-from unsplit.devices import choose_device
+from unsplit.devices import choose_device, version_of
 from unsplit.errors import InputError
-from unsplit.estimator import ClusterMerger
+from unsplit.estimator import ClusterMerger, refined_labels_of
 from unsplit.merging.decision import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.saved_estimates import scores_path
-from unsplit.report.api import PAGE, Content, make_page
+from unsplit.report.api import PAGE, RESULT, Content, make_page
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source, collect
-from unsplit.report.sections import View, with_borders
 
-DISTANCES = "distances.npz"
-MERGED = "merged.h5ad"
-FIGURES = ("dendrogram.png", "merge_curve.png", "distances.png")
-SCORES = scores_path(DISTANCES).name
+DISTANCES, COMPARED, CANDIDATES = "distances.npz", "distances.json", "candidates.csv"
+MERGED, MATRIX = "merged.h5ad", "tvd.npy"
+# The files of ``merge`` and ``distances``, and more of them by the words of ``--also``.
+MERGE_FILES = (
+    "labels.csv", "merges.csv", "review.csv", DISTANCES, "linkage.npy", "tree.npz", RESULT,
+)  # fmt: skip
+DISTANCE_FILES = (DISTANCES, "pairs.csv", COMPARED)
+EXTRA_FILES = {
+    "figures": ("dendrogram.png", "merge_curve.png", "distances.png"),
+    "h5ad": (MERGED,),
+    "matrix": (MATRIX,),
+    "report": (KEPT, PAGE),
+    "scores": (scores_path(DISTANCES).name,),
+}
 # All files that commands write to a folder: no others of an earlier result are ever removed.
 WRITTEN = frozenset(
-    {DISTANCES, SCORES, KEPT, PAGE, "labels.csv", "merges.csv", "review.csv", "pairs.csv"}
-    | {"candidates.csv", "digits.csv", "linkage.npy", "tvd.npy", "tree.npz", "result.json"}
-    | {"distances.json", MERGED, *FIGURES}
+    {*MERGE_FILES, *DISTANCE_FILES, *chain(*EXTRA_FILES.values()), CANDIDATES, "digits.csv"}
 )
 # Pictures that scanpy writes, and that people already know their cells by.
 PICTURES = ("X_umap", "X_tsne")
@@ -73,23 +80,19 @@ def refuse_overwriting(
     Examples
     --------
     >>> refuse_overwriting("cells.csv", ["labels.csv", None], "out", ["labels.csv"])
-    >>> refuse_overwriting("a/x.csv", [], "a", ["x.csv"])
-    Traceback (most recent call last):
-    ...
-    unsplit.errors.InputError: a/x.csv is an input and would be replaced by the results; choose ...
     """
     require_name(out)
     # Results of an earlier run are removed when new results take their place.
-    files = [*names, MANIFEST, *earlier_results(out)]
-    written = [os.path.join(out, name) for name in files]
-    for name in files:
+    results = [*names, MANIFEST, *earlier_results(out)]
+    for name in results:
         if os.path.isdir(os.path.join(out, name)):
             raise InputError(
                 f"cannot write {name} to {os.path.join(out, '')}: a folder has this name; remove "
                 "it or choose another --out."
             )
-    read = [data, *map(str, shards_of(data))]
-    for path in [*read, *(name for name in named if name and os.path.isfile(name))]:
+    written = [os.path.join(out, name) for name in results]
+    files = [name for name in named if name and os.path.isfile(name)]
+    for path in [data, *map(str, shards_of(data)), *files]:
         refuse_replacing(path, written)
 
 
@@ -112,44 +115,19 @@ def refuse_replacing(path: str, written: Iterable[str]) -> None:
     ...
     unsplit.errors.InputError: --out is inside ., ...; choose a folder outside it.
     """
-    targets = {Path(os.path.realpath(name)) for name in written}
-    around = {folder for target in targets for folder in target.parents}
-    if os.path.isdir(path) and _identities([path]) & _identities(around):
-        raise InputError(
-            f"--out is inside {path}, where the next run would read the results as data; choose a "
-            "folder outside it."
-        )
-    if _identities([path]) & _identities(targets):
-        raise InputError(
-            f"{path} is an input and would be replaced by the results; choose another --out."
-        )
-
-
-def _identities(paths: Iterable[str | Path]) -> set[object]:
-    """Return what two names of one file share: the path without links, or device and inode."""
-    found: set[object] = set()
-    for path in paths:
-        found.add(os.path.realpath(path))
-        with contextlib.suppress(OSError):
-            status = os.stat(path)
-            found.add((status.st_dev, status.st_ino))
-    return found
+    for name in written:
+        if os.path.isdir(path) and Path(path).resolve() in Path(name).resolve().parents:
+            raise InputError(
+                f"--out is inside {path}, where the next run would read the results as data; "
+                "choose a folder outside it."
+            )
+        if os.path.isfile(path) and os.path.exists(name) and os.path.samefile(path, name):
+            raise InputError(
+                f"{path} is an input and would be replaced by the results; choose another --out."
+            )
 
 
 # --- the run --------------------------------------------------------------------------------------
-
-
-def new_seed() -> int:
-    """Draw a seed that is short enough to copy."""
-    return secrets.randbelow(2**32)
-
-
-def seed_for(typed: int | None, checkpoint: Checkpoint) -> int:
-    """The seed that was typed, or that of the interrupted run, or a new one."""
-    if typed is not None:
-        return typed
-    found = checkpoint.seed()
-    return new_seed() if found is None else found
 
 
 def checkpoint_beside(out: str) -> Checkpoint:
@@ -165,39 +143,26 @@ def checkpoint_beside(out: str) -> Checkpoint:
     return Checkpoint(Path(out).parent / f"{name}.checkpoint")
 
 
-def kept_by(checkpoint: Checkpoint) -> str:
-    """Say what a run leaves behind whose processes have ended."""
-    if not checkpoint.exists():
-        return "nothing of this run is kept."
-    return (
-        f"{checkpoint.folder} keeps what was done so far, and the same command goes on from there, "
-        "with any number of processes."
-    )
-
-
 def versions() -> dict[str, str]:
     """Return the versions of the software that results depend on."""
     own = {"unsplit": __version__, "python": platform.python_version()}
-    return own | {name: version(name) for name in ("numpy", "torch", "scikit-learn")}
+    return own | {name: version_of(name) for name in ("numpy", "torch", "scikit-learn")}
 
 
-def described_run(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """What is needed to repeat a run: settings, seed, device, versions, and what was typed."""
+def described_estimate(
+    read: Observations, distances: PairwiseTVD, settings: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    """What is needed to repeat an estimate, and its numbers."""
     named = {name: value for name, value in settings.items() if name not in NO_SETTINGS}
     training = {} if named["training"] is None else named["training"].given
+    more = {} if read.representation is None else {"representation": read.representation}
     return {
         "settings": named | {"training": training},
         "seed": seed,
         "device": str(choose_device(named["device"])),
         "versions": versions(),
         "typed": shlex.join(click.get_current_context().obj or []),
-    }
-
-
-def described_distances(read: Observations, distances: PairwiseTVD) -> dict[str, Any]:
-    """The numbers of an estimate."""
-    named = {} if read.representation is None else {"representation": read.representation}
-    return named | {
+        **more,
         "n_observations": len(read.row_ids),
         "n_features": read.X.shape[1] if len(getattr(read.X, "shape", ())) == 2 else None,
         **described_columns(read),
@@ -227,17 +192,6 @@ def described_tree(tree: MergeTree) -> dict[str, Any]:
         "n_unclear": sum(row.pair.verdict == UNCLEAR for row in tree.reviewed),
         "mapping": tree.mapping,
     }
-
-
-def described_merge(
-    read: Observations, merger: ClusterMerger, settings: Mapping[str, Any], seed: int
-) -> dict[str, Any]:
-    """Everything about a merge but its input and its files."""
-    graph, found = merger.neighbours_, described_run(settings, seed)
-    found |= described_distances(read, merger.pairwise_)
-    if graph is not None and graph.sampled_from is not None:
-        found |= {"n_connected": len(graph.rows), "n_connected_from": graph.sampled_from}
-    return found | described_tree(merger.tree_)
 
 
 def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,51 +239,23 @@ def _commands(result: Mapping[str, Any]) -> dict[str, str]:
 # --- the files ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ExtraFiles:
-    """The files to write on request: what ``--also`` names, and the page.
-
-    Examples
-    --------
-    >>> ExtraFiles(("scores", "h5ad")).names
-    ['distances.scores.npz', 'merged.h5ad']
-    """
-
-    also: tuple[str, ...] = ()
-    report: bool = False
-    picture: str | None = None
-
-    @property
-    def names(self) -> list[str]:
-        """The files."""
-        made = {"figures": FIGURES, "scores": (SCORES,), "h5ad": (MERGED,)}
-        names = [name for word in self.also for name in made[word]]
-        return names + ([KEPT, PAGE] if self.report else [])
-
-    @property
-    def last_phases(self) -> list[str]:
-        """What a run does after merging."""
-        return ["writing", *(["making the page"] if self.report else ())]
-
-    def check(self, data: str) -> None:
-        """Raise an error if one of the files cannot be made from the data."""
-        if self.picture is not None and not self.report:
-            raise click.UsageError(
-                "--picture works only with --report; add it or leave --picture out."
-            )
-        if "figures" in self.also and find_spec("matplotlib") is None:
-            raise ImportError("--also figures needs matplotlib: pip install unsplit[figures]")
-        if "h5ad" in self.also and not data.lower().endswith(".h5ad"):
-            raise click.UsageError(
-                f"--also h5ad works only with .h5ad files, got {data}; leave it out."
-            )
+def check_extra(extra: Sequence[str], data: str, picture: str | None) -> None:
+    """Raise an error if one of these extra files cannot be made from the data."""
+    if picture is not None and "report" not in extra:
+        raise click.UsageError("--picture works only with --report; add it or leave --picture out.")
+    if "figures" in extra:
+        require_module("matplotlib", "--also figures", "figures")
+    if "h5ad" in extra and not data.lower().endswith(".h5ad"):
+        raise click.UsageError(
+            f"--also h5ad works only with .h5ad files, got {data}; leave it out."
+        )
 
 
 def write_result(path: Path, content: dict[str, Any], console: Console) -> None:
     """Write ``content`` to ``path``, with the warnings, times and files of the run."""
     files = sorted(file.name for file in path.parent.iterdir())
-    run = {"warnings": console.warnings, "seconds": console.seconds}
-    write_json(path, content | run | {"files": [*files, path.name, MANIFEST]})
+    written = {"files": [*files, path.name, MANIFEST]}
+    write_json(path, content | console.described() | written)
 
 
 def print_result(path: Path, lines: list[str], console: Console) -> None:
@@ -344,37 +270,24 @@ def print_result(path: Path, lines: list[str], console: Console) -> None:
 
 
 def write_merge(
-    folder: Path, read: Observations, merger: ClusterMerger, also: tuple[str, ...], console: Console
+    folder: Path, read: Observations, merger: ClusterMerger, extra: Sequence[str]
 ) -> None:
     """Write all files of a merge except those of cells, the page and result.json."""
     tree, distances = merger.tree_, merger.pairwise_
-    tasks: list[Callable[[], object]] = [
-        lambda: write_labels(folder / "labels.csv", read, merger),
-        lambda: write_csv(folder / "merges.csv", tree.table()),
-        lambda: write_csv(folder / "review.csv", tree.review_table()),
-        lambda: distances.save(folder / DISTANCES, scores="scores" in also),
-        lambda: np.save(folder / "linkage.npy", tree.linkage),
-        lambda: tree.save(folder / "tree.npz"),
-    ]
-    if "figures" in also:
-        from unsplit.plots import save_figures
-
-        # A picture of all pairs of very many clusters would show nothing.
-        all_pairs = None if distances.is_sparse else distances
-        tasks.append(lambda: save_figures(folder, tree, all_pairs))
-    for done, task in enumerate(tasks, start=1):
-        task()
-        console.on_progress(done, len(tasks))
-
-
-def write_labels(path: Path, read: Observations, merger: ClusterMerger) -> None:
-    """Write the old, new and, if all neighbours are known, refined cluster of every row."""
     assert read.labels is not None
     columns = {"id": read.row_ids, "old": as_named(read.labels), "new": merger.labels_}
     refined = refined_labels_of(merger)
-    if refined is not None:
-        columns["refined"] = refined
-    write_csv(path, columns)
+    write_csv(folder / "labels.csv", columns | ({} if refined is None else {"refined": refined}))
+    write_csv(folder / "merges.csv", tree.table())
+    write_csv(folder / "review.csv", tree.review_table())
+    distances.save(folder / DISTANCES, scores="scores" in extra)
+    np.save(folder / "linkage.npy", tree.linkage)
+    tree.save(folder / "tree.npz")
+    if "figures" in extra:
+        from unsplit.plots import save_figures
+
+        # A picture of all pairs of very many clusters would show nothing.
+        save_figures(folder, tree, None if distances.is_sparse else distances)
 
 
 def write_page(
@@ -383,9 +296,7 @@ def write_page(
     """Write the page, and the file that keeps what it shows of the observations."""
     tree, result = merger.tree_, merger.pairwise_
     distances = None if result.is_sparse else result
-    kept = collect(source, distances, merger.neighbours_)
-    if distances is not None:
-        kept = with_borders(kept, View(tree), distances)
+    kept = collect(source, distances)
     kept.save(folder / KEPT)
     content = Content(tree, distances, kept, source.clusters, read.row_ids, about_run(info))
     make_page(content).save(folder / PAGE)
@@ -395,32 +306,29 @@ def write_page(
 
 
 def write_cells(
-    path: Path, data: str, labels: str, read: Observations, merger: ClusterMerger, params: Any
+    folder: Path, source: Input, read: Observations, merger: ClusterMerger, params: Any
 ) -> None:
     """Write a copy of an .h5ad file with what :func:`unsplit.anndata.merge` adds.
 
-    ``labels`` is a column of ``obs``, or the file that has the old clusters; ``params`` says how
-    the merge was made.
+    ``params`` says how the merge was made.
     """
     import pandas as pd
 
+    data, labels = source.data, source.clusters
     colours = f"{labels}_colors"
     with open_cells(Path(data)) as cells:
         known = labels in cells.obs
         column = cells.obs[labels] if known else read.labels
         groups = groups_in(column, f"labels of {data}")
         uns = {colours: cells.uns.get(colours)}
-    defaults = ClusterMerger().get_params(deep=False)
-    params = {"groupby": labels, "representation": read.representation} | params
-    for name, value in merger.get_params(deep=False).items():
-        if name not in NO_SETTINGS and value not in (defaults[name], [], ()):
-            params[name] = value
-    found = annotations(merger, groups, KEY, labels if known else INITIAL, params, uns)
-    columns = dict(found.obs)
+    settings = merger.get_params(deep=False)
+    params |= {name: value for name, value in settings.items() if name not in NO_SETTINGS}
+    params |= {"groupby": labels, "representation": read.representation}
+    columns, uns = annotations(merger, groups, KEY, labels if known else INITIAL, params, uns)
     if not known:
         names = pd.Index(groups.names, dtype=object)
         columns[INITIAL] = pd.Categorical.from_codes(groups.codes, categories=names)
-    write_extended(Path(data), path, columns, found.uns)
+    write_extended(Path(data), folder / MERGED, columns, uns)
 
 
 def with_genes(source: Source, data: str) -> Source:
@@ -428,21 +336,16 @@ def with_genes(source: Source, data: str) -> Source:
 
     ``data`` is the .h5ad file that the cells were read from.
     """
-    n = len(source.clusters)
-    try:
-        with open_cells(Path(data)) as cells:
-            for name in PICTURES if source.picture is None else ():
-                xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
-                if xy.shape == (n, 2) and np.isfinite(xy).all():
-                    source = replace(source, picture=xy, picture_method=f"{name} of {data}")
-                    break
-            X = cells.X
-            if X is None:
-                return source
-            X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else np.asarray(X)
-            values: Any = X.data if scipy.sparse.issparse(X) else X
+    with open_cells(Path(data)) as cells:
+        for name in PICTURES if source.picture is None else ():
+            xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
+            if xy.shape == (len(source.clusters), 2) and np.isfinite(xy).all():
+                source = replace(source, picture=xy, picture_method=f"{name} of {data}")
+                break
+        with suppress(MemoryError):  # of X, which only the page would show
+            X: Any = cells.X
+            values = X.data if scipy.sparse.issparse(X) else np.asarray(X)
             if values.dtype.kind in "biuf" and np.isfinite(values).all():
+                X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else values
                 source = replace(source, shown=X, feature_names=cells.var_names)
-    except MemoryError:  # of X, which only the page would show
-        pass
     return source

@@ -1,6 +1,7 @@
 """``unsplit overcluster``: cut data into many small clusters, to merge afterwards."""
 
 import json
+import secrets
 import shlex
 from typing import Any
 
@@ -12,10 +13,10 @@ from unsplit import overclustering
 from unsplit._typing import Index
 from unsplit.cli import options, outputs, summary
 from unsplit.cli.console import Console, interruptible
-from unsplit.cli.reading import Input
+from unsplit.cli.options import Input
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import replacing, write_csv
-from unsplit.errors import InputError, typed
+from unsplit.errors import InputError, option
 
 # Not the docstring: there \b would be two characters, and click would join the lines.
 HELP = """Cut DATA into many small clusters.
@@ -29,9 +30,8 @@ Example:
   unsplit overcluster cells.csv --out clusters.csv --method greedy --n-clusters 200 --size 25
 """
 
-# Options that a method requires, and options that it also accepts.
-REQUIRED = {"k-means": (), "greedy": ("n_clusters", "size")}
-OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": ()}
+# Options that a method takes; of greedy, both are required.
+TAKES = {"k-means": ("n_clusters", "seed"), "greedy": ("n_clusters", "size")}
 
 
 @click.command(help=HELP, epilog=EXAMPLE, short_help="Cut data into many small clusters.")
@@ -44,7 +44,7 @@ OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": ()}
 @click.option(
     "--method",
     required=True,
-    type=click.Choice(list(REQUIRED)),
+    type=click.Choice(list(TAKES)),
     help="How to make the clusters; see above.",
 )
 @click.option(
@@ -59,9 +59,11 @@ OPTIONAL = {"k-means": ("n_clusters", "seed"), "greedy": ()}
     metavar="N",
     help="Number of observations in each cluster.",
 )
-@options.packed("source", Input, options.under("Data", options.data, options.columns))
+@options.data
+@options.columns
 @options.seed
 @options.as_json
+@options.packed("source", Input)
 def overcluster(
     source: Input,
     out: str,
@@ -73,8 +75,8 @@ def overcluster(
     """Cut DATA into many small clusters."""
     given = {name: value for name, value in choices.items() if value is not None}
     _check(method, given)
-    if "seed" in OPTIONAL[method]:
-        given.setdefault("seed", outputs.new_seed())
+    if method == "k-means":
+        given.setdefault("seed", secrets.randbelow(2**32))
     outputs.require_name(out)
     outputs.refuse_replacing(source.data, [out])
     console = Console(progress, as_json)
@@ -99,26 +101,25 @@ def overcluster(
 
 
 def _check(method: str, given: dict[str, Any]) -> None:
-    for name in REQUIRED[method]:
-        if name not in given:
-            raise click.UsageError(f"--method {method} needs {typed(name)}.")
     for name in given:
-        if name not in REQUIRED[method] + OPTIONAL[method]:
-            raise click.UsageError(f"--method {method} does not take {typed(name)}.")
+        if name not in TAKES[method]:
+            raise click.UsageError(f"--method {method} does not take {option(name)}.")
+    for name in TAKES["greedy"] if method == "greedy" else ():
+        if name not in given:
+            raise click.UsageError(f"--method {method} needs {option(name)}.")
 
 
 def _labels(method: str, read: Observations, given: dict[str, Any]) -> Index:
     if method == "greedy":
         return overclustering.greedy_dense(read.X, given["n_clusters"], given["size"])
     n, n_clusters = read.X.shape[0], given.get("n_clusters")
-    if n_clusters is None:
-        return overclustering.overcluster(read.X, None, given["seed"])
-    if n_clusters > n:
+    if n_clusters is not None and n_clusters > n:
         raise InputError(
             f"--n-clusters must be at most {n}, the number of rows, got {n_clusters}; choose a "
             "smaller number."
         )
-    return overclustering.overcluster(read.X, KMeans(n_clusters), given["seed"])
+    clusterer = None if n_clusters is None else KMeans(n_clusters)
+    return overclustering.overcluster(read.X, clusterer, given["seed"])
 
 
 def _counts(labels: Index) -> dict[str, Any]:

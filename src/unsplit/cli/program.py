@@ -59,8 +59,6 @@ class PlainErrors(click.Command):
         typed = [str(a) for a in (sys.argv[1:] if arguments is None else arguments)]
         self.as_json = "--json" in typed
         options.setdefault("obj", typed)
-        if any("\0" in argument for argument in typed):
-            self._fail("no option and no file name can hold a null character; correct it.")
         try:
             with on_the_command_line():
                 super().main(*args, **options)

@@ -15,18 +15,11 @@ from unsplit.merging.review import Merge, members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.style import counted, short_name
+from unsplit.report.sections import CUT_OUT_OF_FEATURES
 
 N_CLOSEST = 8
 N_UNCLEAR = 3
 N_FEATURES = 8
-
-# Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
-CUT_OUT_OF_FEATURES = (
-    "The clusters seem to be cut out of the same features, as k-means and Leiden do; then every "
-    "pair differs by construction.",
-    "The nearest neighbours of the observations therefore decided which clusters belong together; "
-    "if the labels come from elsewhere, pass --labels-from elsewhere, and tests decide.",
-)
 
 
 def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str]:

@@ -215,15 +215,15 @@ def _text(label: Any) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Subclusters:
-    """The parts of clusters in batches.  With one batch, subclusters are the clusters.
+class Parts:
+    """What of each cluster is in each batch, or in each group.
 
     Parameters
     ----------
     of_rows : ndarray of shape (n,)
-        Subcluster of every row; −1 for noise.
+        Part of every row; −1 for noise.
     cluster, batch : ndarrays of shape (C,)
-        Cluster and batch of every subcluster, ordered by batch, then by cluster.
+        Cluster and batch (or group) of every part.
     """
 
     of_rows: Index
@@ -231,37 +231,30 @@ class Subclusters:
     batch: Index
 
     @classmethod
-    def cut(cls, clusters: Index, batches: Index) -> "Subclusters":
-        """Cut clusters by batch.
+    def cut(cls, clusters: Index, batches: Index | None = None) -> "Parts":
+        """Cut clusters by batch; parts are ordered by batch, then by cluster.
 
-        Parameters
-        ----------
-        clusters, batches : ndarrays of shape (n,)
-            Cluster and batch of every row, numbered from 0; the cluster is −1 for noise.
+        ``clusters`` and ``batches``, by default one, are those of every row, numbered from 0; the
+        cluster is −1 for noise.
 
         Examples
         --------
-        >>> subclusters = Subclusters.cut(np.array([0, 1, 1, -1]), np.array([0, 0, 1, 1]))
-        >>> subclusters.of_rows, subclusters.cluster, subclusters.batch
+        >>> parts = Parts.cut(np.array([0, 1, 1, -1]), np.array([0, 0, 1, 1]))
+        >>> parts.of_rows, parts.cluster, parts.batch
         (array([ 0,  1,  2, -1]), array([0, 1, 1]), array([0, 0, 1]))
         """
-        inside = clusters >= 0
-        k = int(clusters.max()) + 1
-        occurring, index = np.unique((batches * k + clusters)[inside], return_inverse=True)
+        inside, k = clusters >= 0, int(clusters.max()) + 1
+        keys = clusters if batches is None else batches * k + clusters
+        occurring, index = np.unique(keys[inside], return_inverse=True)
         of_rows = np.full(len(clusters), -1, np.int64)
         of_rows[inside] = index
         return cls(of_rows, occurring % k, occurring // k)
 
-    def joined(self, groups: Index) -> tuple["Subclusters", Index]:
-        """Merge clusters into groups; the new subclusters, and where each old one went.
-
-        ``groups`` has the new cluster of each cluster, numbered from 0.
-        """
-        k = int(groups.max()) + 1
-        key = self.batch * k + groups[self.cluster]
-        occurring, index = np.unique(key, return_inverse=True)
-        of_rows = np.where(self.of_rows < 0, -1, index[self.of_rows])
-        return Subclusters(of_rows, occurring % k, occurring // k), index
+    def renumbered(self, of_rows: Index) -> "Parts":
+        """The same parts with other numbers, given the new part of every row."""
+        old = np.zeros(len(self.cluster), np.int64)
+        old[of_rows[of_rows >= 0]] = self.of_rows[of_rows >= 0]
+        return Parts(of_rows, self.cluster[old], self.batch[old])
 
     @property
     def n_batches(self) -> int:
@@ -270,7 +263,7 @@ class Subclusters:
 
     @cached_property
     def sizes(self) -> Index:
-        """Number of observations in each subcluster, shape (C,)."""
+        """Number of observations in each part, shape (C,)."""
         return np.bincount(self.of_rows[self.of_rows >= 0], minlength=len(self.cluster))
 
     @property

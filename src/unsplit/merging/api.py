@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit.data.labels import refuse_annotated
-from unsplit.data.memory import available_memory, memory_errors, require_memory
-from unsplit.devices import check_seed
+from unsplit.devices import available_memory, check_seed, memory_errors, require_memory
 from unsplit.errors import InputError, option
 from unsplit.merging.decision import NEIGHBOURS, Always, Auto, Rule
 from unsplit.merging.loop import MergeState, agglomerate, assigned_slots
@@ -19,7 +18,6 @@ from unsplit.merging.options import MergeOptions, check_same_clusters
 from unsplit.merging.plan import MergeInputs, Plan, are_cores, neighbourhoods_of
 from unsplit.merging.remerge import can_be_repeated, stability_of
 from unsplit.merging.tree import MergeTree, with_stability
-from unsplit.old_names import refuses_old_options
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
@@ -34,7 +32,6 @@ FEWER_CLUSTERS = (
 )
 
 
-@refuses_old_options
 def merge(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     n_clusters: int | Sequence[int | None] | None = None,

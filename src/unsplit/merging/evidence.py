@@ -8,14 +8,9 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.groups import (
-    counts_of_pair,
-    effective_counts,
-    group_p_value,
-    pair_weights,
-)
+from unsplit.pairwise.divergences import HeldoutScores, log_of_shares
+from unsplit.pairwise.groups import counts_of_pair, group_p_value
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import HeldoutScores, log_of_shares
 
 # Of all intervals of the TVD.
 CONFIDENCE = 0.95
@@ -88,7 +83,7 @@ class Contrast:
             return np.array([[0.5, 1.0], [1.0, 0.5]])
         if self.n_batches == 1:
             return _hit_rate(self.values, self.of_a)
-        weights = [pair_weights(counts)[0, 1] for counts in self._batch_counts]
+        weights = [stats.pair_weights(counts)[0, 1] for counts in self._batch_counts]
         batches = [self.folds % self.n_batches == batch for batch in range(self.n_batches)]
         rates = [_hit_rate(self.values[inside], self.of_a[inside]) for inside in batches]
         return np.average(rates, axis=0, weights=weights)
@@ -102,7 +97,7 @@ class Contrast:
     def interval(self) -> tuple[float, float]:
         """95 % confidence interval of the TVD."""
         counts, n_networks = self._batch_counts, self.n_folds // self.n_batches
-        n = counts[0] if self.n_batches == 1 else effective_counts(counts)
+        n = counts[0] if self.n_batches == 1 else stats.effective_counts(counts)
         if self.groups is not None:
             n = counts_of_pair(self.values, self.of_a, self.groups, self.hit_rate)
         low, high = stats.tvd_interval(self.hit_rate, n, CONFIDENCE, n_networks)
@@ -199,7 +194,7 @@ class Columns:
         self.batch = self.strata % scores.n_batches
         self.groups = None if scores.groups is None else scores.groups[order]
         # By batch; a single row if there are no batches.
-        self.sizes = scores.subcluster_sizes(result.sizes).astype(float)
+        self.sizes = scores.sizes_in_batches(result.sizes).astype(float)
 
     def merge(self, a: int, b: int) -> None:
         """Compose the score columns of the two."""

@@ -23,7 +23,7 @@ from unsplit.errors import (
 from unsplit.merging.answers import DIFFERENT, SAME, Answer, read_answers
 from unsplit.merging.decision import Rule
 from unsplit.merging.neighbours.graph import NeighbourGraph
-from unsplit.pairwise.scores import DIVERGENCES
+from unsplit.pairwise.divergences import DIVERGENCES
 
 # The mean rank of a pair by overlap and by edges.
 OVERLAP_AND_EDGES = "overlap and edges"

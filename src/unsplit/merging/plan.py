@@ -49,9 +49,9 @@ from unsplit.merging.options import (
     MergeOptions,
 )
 from unsplit.merging.pairs import Linked, Pairs, Ranking, mean_rank
-from unsplit.merging.sparse_pairs import SparseNeighbourhoods, SparsePairs, pairs_of
+from unsplit.merging.sparse_pairs import SparseConnections, SparsePairs, pairs_of
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.statistics import adjust_for_pairs, tvd_interval
+from unsplit.pairwise.statistics import adjust_for_pairs
 
 State = TypeVar("State", bound=MergeState)
 
@@ -166,7 +166,9 @@ def neighbourhoods_of(
     # Without a seed the same graph still gives the same result.
     rng = generator_of(0 if random_state is None else random_state)
     if isinstance(pairs, SparsePairs):
-        return SparseNeighbourhoods(inputs.graph, rng, pairs.ranking)
+        if isinstance(pairs.ranking, SparseConnections):
+            return Neighbourhoods(inputs.graph, rng, pairs.ranking, is_shared=True)
+        return Neighbourhoods(inputs.graph, rng, SparseConnections(inputs.graph))
     return Neighbourhoods(inputs.graph, rng)
 
 
@@ -281,12 +283,10 @@ def _are_alike(result: PairwiseTVD, pairs: Index, level: float) -> NDArray[np.bo
         evidence = Mixtures(result)
         alike = [Pair(a, b, 0.0, n_pairs, evidence).alike(level) for a, b in pairs.tolist()]
         return np.array(alike, bool)
-    if len(pairs) == 0:
-        return np.zeros(0, bool)
-    p = adjust_for_pairs(result.p_value_of(*pairs.T), n_pairs)
-    hits, n = result.pairs.hits_of(*pairs.T)
-    high = tvd_interval(hits, n, CONFIDENCE, result.scores.n_folds)[1]
-    return (p > level) & (high[:, 0, 1] <= limits.LARGE_TVD)
+    left, right = pairs.T
+    p = adjust_for_pairs(result.p_value[left, right], n_pairs)
+    high = result.confidence_interval(CONFIDENCE)[1][left, right]
+    return (p > level) & (high <= limits.LARGE_TVD)
 
 
 def origin(

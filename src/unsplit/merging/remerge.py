@@ -95,7 +95,7 @@ def _redrawn(
     by_content = result.scores.by_content
     clusters = result.scores.clusters[by_content]
     groups = None if result.scores.groups is None else result.scores.groups[by_content]
-    n_edges = None if graph is None else graph.edges_between().toarray()
+    n_edges = None if graph is None else graph.edges_between()
     most = MOST_HELD_OUT if by == NEIGHBOURS else len(clusters)
     for _ in range(N_REMERGES):
         part = estimate_of_some(result, np.sort(by_content[_drawn(clusters, most, rng, groups)]))
@@ -104,7 +104,8 @@ def _redrawn(
             drawn = _some_of(judged.sample, rng)
             evidence = Neighbourhoods(drawn, rng)
             # What was too rare in the sample is still judged by all edges.
-            evidence.n_edges, evidence.is_sample = n_edges.copy(), judged.is_sample
+            evidence.count(n_edges)
+            evidence.is_sample = judged.is_sample
             evidence.curve, evidence.only_decides = judged.curve, True
         yield replace(inputs, result=part, graph=drawn), evidence
 

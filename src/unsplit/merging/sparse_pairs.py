@@ -5,79 +5,21 @@ pairs that are not stored are farther apart.  An ordinary merge never enters thi
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
-from unsplit.merging.neighbours.evidence import Neighbourhoods, most_judged
-from unsplit.merging.neighbours.graph import Connections, NeighbourGraph
+from unsplit.merging.neighbours.graph import Connections, MergedRows, NeighbourGraph
 from unsplit.merging.options import WITHOUT_OVERLAP
 from unsplit.merging.pairs import N_NEAREST, Forbidden
 from unsplit.pairwise.result import PairwiseTVD
 
 # At most this many pairs of nearby clusters are reported as kept apart, the closest ones.
 MOST_APART = 10_000
-
-Combine = Callable[[float, float], float]
-
-
-class MergedRows:
-    """For each slot, its values with other slots; two values become one when slots are merged.
-
-    Examples
-    --------
-    >>> rows = MergedRows(3, np.array([0, 1]), np.array([2, 2]), np.array([5.0, 1.0]), min)
-    >>> rows.merge(0, 1)
-    >>> rows.rows
-    [{2: 1.0}, {}, {0: 1.0}]
-    """
-
-    def __init__(
-        self,
-        n_clusters: int,
-        left: Index,
-        right: Index,
-        values: Matrix,
-        combine: Combine = float.__add__,
-    ) -> None:
-        self.combine = combine
-        # Both directions of each pair, ordered by slot.
-        ends = np.concatenate([left, right]), np.concatenate([right, left])
-        order = np.argsort(ends[0], kind="stable")
-        others, data = ends[1][order].tolist(), np.tile(values, 2)[order].tolist()
-        starts = np.searchsorted(ends[0][order], np.arange(n_clusters + 1)).tolist()
-        parts = pairwise(starts)
-        self.rows = [dict(zip(others[i:j], data[i:j], strict=True)) for i, j in parts]
-
-    @classmethod
-    def sums(cls, matrix: sparse.csr_array) -> "MergedRows":
-        """The values above the diagonal of a symmetric matrix, which add up."""
-        half = sparse.triu(matrix, 1, format="coo")
-        left, right = (side.astype(np.int64) for side in half.coords)
-        return cls(matrix.shape[0], left, right, half.data)
-
-    def get(self, a: int, b: int, absent: float) -> float:
-        """The value of a pair."""
-        return self.rows[a].get(b, absent)
-
-    def merge(self, a: int, b: int) -> None:
-        """Merge slot b into slot a."""
-        rows, combine = self.rows, self.combine
-        mine, theirs = rows[a], rows[b]
-        mine.pop(b, None)
-        theirs.pop(a, None)
-        for other, value in theirs.items():
-            row = rows[other]
-            del row[b]
-            if other in mine:
-                value = combine(mine[other], value)
-            mine[other] = row[a] = value
-        rows[b] = {}
 
 
 class LinkedPairs:
@@ -153,7 +95,7 @@ def _ranking(result: PairwiseTVD, graph: NeighbourGraph | None, statistic: str) 
         left, right = (side.astype(np.int64) for side in graph.edges_between().tocoo().coords)
         keys = np.union1d(keys, (left * k + right)[left < right])
     left, right = np.divmod(keys, k)
-    distances = result.divergence_of(statistic, left, right)
+    distances = result.divergence(statistic)[left, right]
     return LinkedPairs(k, left, right, distances, statistic)
 
 
@@ -299,53 +241,3 @@ class ClosestStoredPairs:
             if distance is not None and distance < self.limit:
                 pair = (slot, other) if slot < other else (other, slot)
                 heappush(self.heap, (distance, *pair))
-
-
-class SparseNeighbourhoods(Neighbourhoods):
-    """Judges pairs by all edges of the graph, because a sample would leave too few of a cluster.
-
-    Of so many observations that the dense form would take a sample, necks are only measured in few
-    dimensions and saddles not at all: all necks would take too long, all densities too much memory.
-    If ``ranking`` ranks by edges, it counts and merges them.
-    """
-
-    def __init__(
-        self, graph: NeighbourGraph, rng: np.random.Generator, ranking: SparseRanking | None = None
-    ) -> None:
-        self.counts = MergedRows.sums(graph.edges_between())
-        self.adjacency, self.is_sample = graph.adjacency, False
-        shared = ranking if isinstance(ranking, SparseConnections) else None
-        self.is_shared, self.judged = shared is not None, shared or SparseConnections(graph)
-        self._prepare(graph, rng)
-        self.all_necks = len(graph.clusters) <= most_judged(graph.n_clusters)
-        self.saddles = self._saddles(graph) if self.all_necks else None
-        has_necks = self.all_necks or self._judges_by_necks()
-        self.rows = _rows_of_clusters(graph) if has_necks else None
-
-    def merge(self, a: int, b: int) -> None:
-        """Put b into a."""
-        self.counts.merge(a, b)
-        if not self.is_shared:
-            self.judged.merge(a, b)
-        if self.rows is not None:
-            self.rows[a] = np.concatenate([self.rows[a], self.rows[b]])
-            self.rows[b] = self.rows[b][:0]
-        self.n_left -= 1
-
-    def edges(self, a: int, b: int) -> int:
-        """Number of edges between two slots."""
-        return int(self.counts.get(a, b, 0.0))
-
-    def _rows(self, slot: int) -> Index:
-        assert self.rows is not None
-        return np.sort(self.rows[slot])
-
-    def _neck(self, a: int, b: int, many: float) -> float:
-        return super()._neck(a, b, many) if self.all_necks or many < 1 else math.nan
-
-
-def _rows_of_clusters(graph: NeighbourGraph) -> list[Index]:
-    """The observations that count for each cluster."""
-    order = np.argsort(graph.clusters, kind="stable")
-    starts = np.searchsorted(graph.clusters[order], np.arange(graph.n_clusters + 1))
-    return np.split(order[: starts[-1]], starts[:-1])[1:]

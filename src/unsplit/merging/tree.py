@@ -487,7 +487,6 @@ class MergeTree:
         row_ids: ArrayLike | None = None,
         feature_names: Any = None,
         picture: ArrayLike | None = None,
-        neighbours: Any = None,
     ) -> Any:
         """A page about this merge: the answer, the tree, the data, and pairs to review.
 
@@ -499,7 +498,7 @@ class MergeTree:
             The distances that the tree was made from.
         X, labels : optional
             The observations and their initial clusters, for a picture and for exemplars.
-        row_ids, feature_names, picture, neighbours : optional
+        row_ids, feature_names, picture : optional
             More about the observations: see :func:`unsplit.report.report`.
 
         Returns
@@ -514,8 +513,7 @@ class MergeTree:
         Report: ... MB of HTML; write it with save(path)
         """
         # By name, because reports are above trees: only this call reaches up.
-        more = {"row_ids": row_ids, "feature_names": feature_names}
-        more |= {"picture": picture, "neighbours": neighbours}
+        more = {"row_ids": row_ids, "feature_names": feature_names, "picture": picture}
         return import_module("unsplit.report").report(self, distances, X, labels, **more)
 
     def __repr__(self) -> str:

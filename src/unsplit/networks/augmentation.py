@@ -128,19 +128,14 @@ def shifted(x: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:
     >>> shifted(x, torch.tensor([0]), torch.tensor([1]), torch.tensor([False]))
     tensor([[[[1., 1., 2.]]]])
     """
-    n_images, n_channels, height, width = x.shape
+    height, width = x.shape[2:]
     across = torch.arange(width, device=x.device)
     across = torch.where(mirror[:, None], width - 1 - across, across)
     columns = _reflected(across - right[:, None], width)
     rows = _reflected(torch.arange(height, device=x.device) - down[:, None], height)
     pixel = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)
-    # Done in one step, without a padded copy, and in the memory order of x.
-    if _memory_format(x) == torch.channels_last:
-        start = height * width * torch.arange(n_images, device=x.device)
-        pixels = x.permute(0, 2, 3, 1).flatten(0, 2)
-        taken = pixels.index_select(0, (start[:, None] + pixel).flatten())
-        return taken.view(n_images, height, width, n_channels).permute(0, 3, 1, 2)
-    index = pixel[:, None].expand(-1, n_channels, -1)
+    # Done in one step, without a padded copy.
+    index = pixel[:, None].expand(-1, x.shape[1], -1)
     return x.flatten(2).gather(2, index).view(x.shape)
 
 
@@ -170,17 +165,12 @@ def zoomed(x: Tensor, scale: Tensor, down: Tensor, right: Tensor, mirror: Tensor
     columns = columns - 2 / width * right[:, None]
     grid = torch.stack(torch.broadcast_tensors(columns[:, None, :], rows[:, :, None]), dim=-1)
     sampled = F.grid_sample(x.float(), grid, padding_mode="reflection", align_corners=False)
-    return sampled.to(x.dtype, memory_format=_memory_format(x))
+    return sampled.to(x.dtype)
 
 
 def _centres(side: int, x: Tensor) -> Tensor:
     """Centres of the pixels, in coordinates from −1 to 1 across the image."""
     return (2 * torch.arange(side, device=x.device) + 1) / side - 1
-
-
-def _memory_format(x: Tensor) -> torch.memory_format:
-    last = x.shape[1] > 1 and x.is_contiguous(memory_format=torch.channels_last)
-    return torch.channels_last if last else torch.contiguous_format
 
 
 def tinted(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:

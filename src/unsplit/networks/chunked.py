@@ -34,6 +34,9 @@ from unsplit.networks.chunked_kernel import KernelLogSumExp, KernelSums, usable
 CPU_BLOCK = 2**20
 GPU_BLOCK = 2**27
 
+# Weights that are moved at a time.
+MOVED_AT_ONCE = 2**24
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -49,31 +52,6 @@ class Blocks:
 
     size: int
     kernel: bool = False
-
-
-@dataclass(frozen=True)
-class Shard:
-    """What the clusters of one process add to the loss and its gradients.
-
-    Parameters
-    ----------
-    values : Tensor of shape (b,)
-        Sum of softplus(z_j − shift) over the other clusters; zero for the softmax loss.
-    slopes : Tensor of shape (b,)
-        Sum of the slopes of the other clusters.
-    features : Tensor of shape (b, h)
-        Gradient of the features.
-    weight : Tensor of shape (k, h)
-        Gradient of the weights, without the part of the own clusters.
-    bias : Tensor of shape (k,)
-        The same of the bias.
-    """
-
-    values: Tensor
-    slopes: Tensor
-    features: Tensor
-    weight: Tensor
-    bias: Tensor
 
 
 def chunked_loss(
@@ -116,8 +94,9 @@ def chunked_loss(
     >>> chunked_loss(features, weight, torch.zeros(4), torch.tensor([0, 3])).item()  # log(4)
     1.386294...
     """
-    k = len(weight) if n_clusters is None else n_clusters
-    value: Tensor = _ChunkedLoss.apply(features, weight, bias, columns, k, loss, ranks, blocks)
+    value: Tensor = _ChunkedLoss.apply(
+        features, weight, bias, columns, n_clusters or len(weight), loss, ranks, blocks
+    )
     return value
 
 
@@ -163,8 +142,7 @@ class _ChunkedLoss(torch.autograd.Function):
         kind = product_type(features, weight)
         with torch.autocast(features.device.type, enabled=False):
             value, *gradients = _loss_and_gradients(kind, features, weight, bias, *others)
-        inputs = (features, weight, bias)
-        pairs = zip(gradients, inputs, strict=True)
+        pairs = zip(gradients, (features, weight, bias), strict=True)
         ctx.save_for_backward(*(gradient.to(x.dtype) for gradient, x in pairs))
         return value
 
@@ -199,13 +177,16 @@ def _loss_and_gradients(
         shift, factor = torch.logaddexp(own, others), 1 / len(features)
     else:
         shift, factor = own, 1 / (len(features) * max(n_clusters - 1, 1))
-    shard = over_blocks(features, weight, bias, columns, shift, loss, factor, blocks)
+    values, slopes, *gradients = over_blocks(
+        features, weight, bias, columns, shift, loss, factor, blocks
+    )
     if loss == "softmax":
         values, slopes = shift - own, -torch.expm1(own - shift)
     else:
-        values, slopes = ranks.sum(shard.values), ranks.sum(shard.slopes)
-    _add_own(shard, features, weight, columns, -factor * slopes)
-    return factor * values.sum(), ranks.sum(shard.features), shard.weight, shard.bias
+        values, slopes = ranks.sum(values), ranks.sum(slopes)
+    _add_own(gradients, features, weight, columns, -factor * slopes)
+    of_features, of_weight, of_bias = gradients
+    return factor * values.sum(), ranks.sum(of_features), of_weight, of_bias
 
 
 def product_type(features: Tensor, weight: Tensor) -> torch.dtype:
@@ -270,11 +251,14 @@ def over_blocks(
     loss: str,
     factor: float,
     blocks: Blocks,
-) -> Shard:
+) -> tuple[Tensor, ...]:
     """Sum the loss and its gradients over blocks of clusters, without the own clusters.
 
     ``shift`` is the own score (pairwise), or the log-sum-exp of the scores of all clusters
     (softmax); gradients are multiplied by ``factor``.
+
+    Returns the sums of softplus(z_j − shift), zero for the softmax loss, and of the slopes of every
+    observation, and the gradients of features, weights and bias.
     """
     wide, device = wide_type(features.dtype), features.device
     size = min(blocks.size, len(weight))
@@ -286,7 +270,7 @@ def over_blocks(
         sums.turn(scores, bias[here], start, d_bias[here])
         _product(d_features, scores, rows, 1.0, add=True)
         _product(d_weight[here], scores.T, features, factor)
-    return Shard(sums.values, sums.slopes, factor * d_features, d_weight, d_bias.mul_(factor))
+    return sums.values, sums.slopes, factor * d_features, d_weight, d_bias.mul_(factor)
 
 
 def _scores(
@@ -324,18 +308,19 @@ _WIDENS = hasattr(torch.ops.aten.addmm, "dtype_out")
 
 
 def _add_own(
-    shard: Shard, features: Tensor, weight: Tensor, columns: Tensor, slopes: Tensor
+    gradients: list[Tensor], features: Tensor, weight: Tensor, columns: Tensor, slopes: Tensor
 ) -> None:
     """Add what the own scores, with these slopes, give to the gradients."""
     if not len(weight):
         return
-    at, wide = columns.clamp(min=0), shard.features.dtype
+    of_features, of_weight, of_bias = gradients
+    at, wide = columns.clamp(min=0), of_features.dtype
     slopes = slopes.where(columns >= 0, 0.0)
-    of_weight = slopes[:, None] * features.to(wide)
+    own = slopes[:, None] * features.to(wide)
     # index_put_ adds in a fixed order on a GPU, and index_add_ does not.
-    shard.weight.index_put_((at,), of_weight.to(weight.dtype), accumulate=True)
-    shard.bias.index_put_((at,), slopes, accumulate=True)
-    shard.features.addcmul_(slopes[:, None], weight[at].to(features.dtype).to(wide))
+    of_weight.index_put_((at,), own.to(weight.dtype), accumulate=True)
+    of_bias.index_put_((at,), slopes, accumulate=True)
+    of_features.addcmul_(slopes[:, None], weight[at].to(features.dtype).to(wide))
 
 
 # What one block adds; chunked_kernel.py does the same faster where Triton runs.
@@ -388,3 +373,25 @@ def without_own(scores: Tensor, places: Tensor) -> Tensor:
 def wide_type(kind: torch.dtype) -> torch.dtype:
     """Type of sums: at least float32."""
     return torch.promote_types(kind, torch.float32)
+
+
+def move_rows_plainly(
+    weight: Tensor,
+    gradient: Tensor,
+    first: Tensor,
+    second: Tensor,
+    betas: tuple[float, float],
+    corrections: tuple[float, float],
+    rate: float,
+    shrink: float,
+    eps: float,
+) -> None:
+    """What the kernel :func:`unsplit.networks.chunked_kernel.move_rows` does, in plain torch."""
+    n = max(1, MOVED_AT_ONCE // weight.shape[1])
+    for w, g, m, v in zip(*(x.split(n) for x in (weight, gradient, first, second)), strict=True):
+        norms = torch.linalg.vector_norm(g, dim=1, keepdim=True)
+        v.lerp_(norms.square_() / g.shape[1], 1 - betas[1])
+        mean = m.to(w.dtype).lerp_(g, 1 - betas[0])
+        m.copy_(mean)
+        scale = (v / corrections[1]).sqrt_().add_(eps)
+        w.mul_(shrink).sub_(mean.mul_(rate / corrections[0] / scale))

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.devices import own_generator
-from unsplit.errors import InputError
+from unsplit.errors import InputError, observation
 
 
 class MLP(nn.Module):
@@ -302,8 +302,8 @@ def refuse_gaps(values: Tensor, index: Tensor) -> None:
     bad = ~torch.isfinite(values).flatten(index.ndim).all(dim=-1)
     if bad.any():
         raise InputError(
-            f"the network returned NaN or infinity for observation {int(index[bad][0])}; check "
-            "this row of X, or your own network for a division by zero."
+            f"the network returned NaN or infinity for {observation(int(index[bad][0]))}; check "
+            "it, or your own network for a division by zero."
         )
 
 

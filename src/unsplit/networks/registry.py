@@ -17,7 +17,7 @@ from unsplit.data.rows.base import Rows
 from unsplit.data.rows.kinds import CountRows
 from unsplit.data.rows.sequences import RaggedRows
 from unsplit.devices import current
-from unsplit.errors import InputError, shown
+from unsplit.errors import InputError, option, shown
 from unsplit.networks import augmentation, backbones
 from unsplit.networks.backbones.classifiers import Classifier, ClassifierNetwork
 from unsplit.networks.backbones.images import without_classifier
@@ -61,6 +61,8 @@ class Recipe:
     training: TrainConfig = USUAL
     image_side: int | None = None  # images with a longer shorter side are reduced to it first
     more_augmentation: bool = False  # whether photographs are changed more than a little
+    fitted_once: bool = False  # a classifier, and no network that is trained in epochs
+    of_user: bool = False  # a network that may draw from torch's global generator
 
     def training_for(self, n_draws: int) -> TrainConfig:
         """Settings of training for epochs of n observations: long ones get larger batches.
@@ -92,10 +94,6 @@ def _convnet(rows: Rows, train: Index) -> nn.Module:
     return backbones.ConvNet(rows.shape[0], min(*rows.shape[1:], CPU_SIDE))
 
 
-def _pointnet(rows: Rows, train: Index) -> nn.Module:
-    return backbones.PointNet2(rows.shape[1])
-
-
 def _resnet1d(rows: Rows, train: Index) -> nn.Module:
     return backbones.ResNet1d(rows.shape[0] - 1, rows.shape[1])
 
@@ -103,7 +101,8 @@ def _resnet1d(rows: Rows, train: Index) -> nn.Module:
 def _single_layer(rows: Rows, train: Index) -> nn.Module:
     if isinstance(rows, RaggedRows):
         raise InputError(
-            'backbone "single-layer" cannot read sequences of different lengths; use "resnet1d".'
+            f'{option("backbone")} "single-layer" cannot read sequences of different lengths; use '
+            '"resnet1d".'
         )
     return backbones.SingleLayer(rows.shape)
 
@@ -111,14 +110,14 @@ def _single_layer(rows: Rows, train: Index) -> nn.Module:
 def _logmel(rows: Rows, train: Index) -> nn.Module:
     if rows.rate is None:
         raise InputError(
-            'backbone "logmel" needs to know the number of samples per second; read the sound with '
-            'unsplit.read, or use "resnet1d".'
+            f'{option("backbone")} "logmel" needs to know the number of samples per second; read '
+            'the sound with unsplit.read, or use "resnet1d".'
         )
     return backbones.AudioNet(rows.rate)
 
 
 def _of_classifier(name: str, model: Any) -> Recipe:
-    return Recipe(name, "vectors", lambda rows, train: Classifier(model))
+    return Recipe(name, "vectors", lambda rows, train: Classifier(model), fitted_once=True)
 
 
 # Chooses among several, for which its recipe stands.
@@ -139,7 +138,7 @@ RECIPES = {
         Recipe("bag-of-words", "counts", _bag_of_words),
         Recipe("resnet18", "images", _resnet18, DEEP, more_augmentation=True),
         Recipe("convnet", "images", _convnet, ON_CPU, CPU_SIDE),
-        Recipe("pointnet++", "points", _pointnet, CLOUDS),
+        Recipe("pointnet++", "points", lambda rows, _: backbones.PointNet2(rows.shape[1]), CLOUDS),
         Recipe("resnet1d", "sequences", _resnet1d, DEEP),
         Recipe("logmel", "sequences", _logmel, DEEP),
         Recipe("single-layer", None, _single_layer),
@@ -148,7 +147,7 @@ RECIPES = {
     )
 }
 
-# What it chooses from.  Integer columns need less weight decay than many noisy ones.
+# What "best" chooses from.  Integer columns need less weight decay than many noisy ones.
 CANDIDATES = (
     _MLP,
     replace(_MLP, name="mlp with less weight decay", training=replace(USUAL, weight_decay=0.1)),
@@ -156,49 +155,36 @@ CANDIDATES = (
     RECIPES["lda"],
 )
 
+# The recipe of what the data decide, until they are known.
+AUTO = replace(_MLP, name="auto", kind=None)
 
-def wanted_kind(backbone: Backbone) -> str | None:
-    """Return the kind of data that a backbone is for; None if the data decide.
+
+def recipe_of(backbone: Backbone) -> Recipe:
+    """Return the recipe that a backbone stands for, whatever the data.
 
     Examples
     --------
-    >>> wanted_kind("resnet18"), wanted_kind("auto")
-    ('images', None)
+    >>> recipe_of("resnet18").kind, recipe_of("auto") is AUTO, recipe_of("lda").fitted_once
+    ('images', True, True)
     """
+    if isinstance(backbone, str) and backbone in (AUTO.name, *RECIPES):
+        return RECIPES.get(backbone, AUTO)
+    name = str(getattr(backbone, "__name__", type(backbone).__name__))
     if _is_classifier(backbone):
-        return "vectors"
-    if callable(backbone) or (isinstance(backbone, str) and backbone == "auto"):
-        return None
-    if not isinstance(backbone, str) or backbone not in RECIPES:
-        raise InputError(
-            f'backbone must be "auto", {", ".join(repr(name) for name in RECIPES)}, a '
-            "torch.nn.Module or a function that returns one, or a scikit-learn classifier with "
-            f"predict_proba or decision_function, got {shown(backbone)}."
-        )
-    return RECIPES[backbone].kind
+        return _of_classifier(name, backbone)
+    if callable(backbone):
+        return Recipe(name, None, lambda rows, _: _network_of(backbone, name), DEEP, of_user=True)
+    raise InputError(
+        f'backbone must be "auto", {", ".join(repr(name) for name in RECIPES)}, a torch.nn.Module '
+        "or a function that returns one, or a scikit-learn classifier with predict_proba or "
+        f"decision_function, got {shown(backbone)}."
+    )
 
 
 def _is_classifier(backbone: Any) -> bool:
     """Whether this is a classifier of scikit-learn that scores clusters."""
     able = hasattr(backbone, "predict_proba") or hasattr(backbone, "decision_function")
     return able and not isinstance(backbone, (type, nn.Module)) and bool(is_classifier(backbone))
-
-
-def chooses(backbone: object) -> bool:
-    """Whether this is "best", which chooses among several."""
-    return isinstance(backbone, str) and backbone == BEST
-
-
-def is_fitted_once(backbone: Backbone) -> bool:
-    """Whether this is a classifier that is fitted, and no network that is trained in epochs.
-
-    Examples
-    --------
-    >>> is_fitted_once("mlp"), is_fitted_once("lda")
-    (False, True)
-    """
-    named = isinstance(backbone, str) and backbone in CLASSIFIERS
-    return named or _is_classifier(backbone)
 
 
 def refuse_for_classifiers(backbone: Backbone, training: TrainConfig) -> None:
@@ -211,10 +197,11 @@ def refuse_for_classifiers(backbone: Backbone, training: TrainConfig) -> None:
     >>> refuse_for_classifiers("mlp", TrainConfig(patience=3))
     >>> refuse_for_classifiers("lda", TrainConfig(epochs=5))
     """
+    recipe = recipe_of(backbone)
     for name, value in training.given.items():
         if name == "epochs" or isinstance(value, bool):
             continue
-        if chooses(backbone) or is_fitted_once(backbone):
+        if recipe.fitted_once or recipe.name == BEST:
             raise InputError(
                 f"{name} is for networks, and backbone {shown(backbone)} is none, or chooses "
                 f'among several; leave {name} out, or name a network such as "mlp".'
@@ -229,47 +216,32 @@ def candidates_for(backbone: Backbone, rows: Rows) -> Sequence[Recipe]:
 
 def recipe_for(backbone: Backbone, rows: Rows) -> Recipe:
     """Return the recipe for a backbone; for "auto", the one that suits the data."""
-    if isinstance(backbone, str):
-        recipe = RECIPES[default_name(rows) if backbone == "auto" else backbone]
-    elif _is_classifier(backbone):
-        recipe = _of_classifier(_name_of(backbone), backbone)
-    else:
-        recipe = _of_network(backbone, rows)
+    recipe = recipe_of(backbone)
+    if recipe is AUTO:
+        return RECIPES[default_name(rows)]
     if recipe.kind not in (None, rows.kind):
         raise InputError(
-            f'backbone "{recipe.name}" is for {recipe.kind}, but X holds {rows.kind}; use '
-            f'"{default_name(rows)}".'
+            f'{option("backbone")} "{recipe.name}" is for {recipe.kind}, but X holds {rows.kind}; '
+            f'use "{default_name(rows)}".'
         )
-    return recipe
+    small = recipe.of_user and rows.kind == "vectors"
+    return replace(recipe, training=USUAL) if small else recipe
 
 
-def _of_network(backbone: Any, rows: Rows) -> Recipe:
-    training = USUAL if rows.kind == "vectors" else DEEP
-
-    def build(rows: Rows, train: Index) -> nn.Module:
-        # Copied even if a function made it, because it may return the same network every time.
-        return without_classifier(copy.deepcopy(_network_of(backbone)))
-
-    return Recipe(_name_of(backbone), None, build, training)
-
-
-def _network_of(backbone: Any) -> nn.Module:
-    if isinstance(backbone, nn.Module):
-        return backbone
-    try:
-        made = backbone()
-    except TypeError as error:
-        made = error
+def _network_of(backbone: Any, name: str) -> nn.Module:
+    """Copy a network of the user, or one that a function makes, which may always be the same."""
+    made = backbone
+    if not isinstance(backbone, nn.Module):
+        try:
+            made = backbone()
+        except TypeError as error:
+            made = error
     if not isinstance(made, nn.Module):
         raise InputError(
-            f"backbone {_name_of(backbone)!r} did not return a network, but {shown(made)}; pass a "
+            f"backbone {name!r} did not return a network, but {shown(made)}; pass a "
             "torch.nn.Module, or a function without parameters that returns one."
         )
-    return made
-
-
-def _name_of(backbone: object) -> str:
-    return str(getattr(backbone, "__name__", type(backbone).__name__))
+    return without_classifier(copy.deepcopy(made))
 
 
 def default_name(rows: Rows) -> str:
@@ -298,7 +270,7 @@ def is_users(backbone: object, augment: object) -> bool:
     # Our augmentations draw from the generator of the run.
     if isinstance(augment, nn.Module) and type(augment).__module__ != augmentation.__name__:
         return True
-    return not isinstance(backbone, str) and not _is_classifier(backbone)
+    return recipe_of(backbone).of_user
 
 
 def augmentation_for(augment: Augment, rows: Rows, more: bool = False) -> nn.Module | None:

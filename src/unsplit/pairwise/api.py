@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from unsplit._typing import Index
@@ -19,24 +19,28 @@ from unsplit.data.array_files import checksum, digest
 from unsplit.data.feature_checks import warn_of_order
 from unsplit.data.labels import (
     EncodedLabels,
-    Subclusters,
+    Parts,
     encode_batches,
     encode_labels,
     refuse_other_order,
 )
-from unsplit.data.memory import available_memory, free_memory, memory_errors, require_memory
 from unsplit.data.rows.base import Rows, canonical_order, is_mapped
 from unsplit.data.rows.kinds import VectorRows, observations
 from unsplit.devices import (
     BLOCK_ELEMENTS,
+    available_memory,
     check_seed,
     choose_device,
     current,
+    free_memory,
     generator_of,
+    memory_errors,
     private_randomness,
+    require_memory,
     usual_settings,
 )
 from unsplit.errors import (
+    BatchWarning,
     InputError,
     SmallClusterWarning,
     check_choice,
@@ -55,29 +59,25 @@ from unsplit.networks.registry import (
     Backbone,
     build_network,
     candidates_for,
-    is_fitted_once,
     is_users,
+    recipe_of,
     refuse_for_classifiers,
-    wanted_kind,
 )
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import USUAL, TrainConfig, draws_in_epoch
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
-from unsplit.old_names import refuses_old_options
-from unsplit.pairwise.folds import (
-    USUAL_FOLDS,
-    crossfit_folds,
-    folds_by_need,
-    holdout_fold,
-    require_folds,
-)
-from unsplit.pairwise.groups import check_groups, check_overlap
+from unsplit.pairwise.groups import has_several_groups, shared_batches
 from unsplit.pairwise.heldout_scores import (
+    USUAL_FOLDS,
     Fitted,
     Trained,
     best_of,
+    crossfit_folds,
+    folds_by_need,
     heldout_scores,
+    holdout_fold,
+    require_folds,
     summarize,
 )
 from unsplit.pairwise.result import PairwiseTVD
@@ -112,12 +112,7 @@ FEWER_CLUSTERS = (
 )
 LESS_DATA = "use fewer features, fewer clusters, a smaller backbone or a smaller batch_size"
 
-NOTHING_KNOWN = (
-    "they cannot be compared: their TVD and p-value are set to 1, and their n_batches to 0"
-)
 
-
-@refuses_old_options
 def pairwise_tvd(
     X: Any,
     labels: ArrayLike,
@@ -248,19 +243,13 @@ class Settings:
             return USUAL_FOLDS
         return 1 if is_share(self.cv) else int(self.cv)
 
-    def is_sparse(self, n_clusters: int, n_batches: int = 1, in_groups: bool = False) -> bool:
-        """Whether only confused pairs of so many clusters are kept."""
-        if in_groups:
+    def is_sparse(self, n_clusters: int, divided: bool = False) -> bool:
+        """Whether only confused pairs of so many clusters are kept; ``divided`` by batch."""
+        if divided:
             if self.form == "sparse":
                 raise InputError(
-                    'form="sparse" cannot count groups; leave groups out, or use form="dense".'
-                )
-            return False
-        if n_batches > 1:
-            if self.form == "sparse":
-                raise InputError(
-                    'form="sparse" cannot compare clusters within batches, because a pair that is '
-                    'never confused may share no batch; leave batch out, or use form="dense".'
+                    'form="sparse" cannot compare clusters within batches or count groups; leave '
+                    'batch and groups out, or use form="dense".'
                 )
             return False
         if self.form != "auto":
@@ -281,7 +270,7 @@ class Settings:
             found = crossfit_folds(inside, self.n_folds, rng, together)
         found = [Fold(order[f.train], order[f.validation], order[f.test]) for f in found]
         # No rows choose an epoch of what is fitted once.
-        once = is_fitted_once(self.backbone)
+        once = recipe_of(self.backbone).fitted_once
         return [fold.without_validation() for fold in found] if once else found
 
     def config(self, usual: TrainConfig = USUAL) -> TrainConfig:
@@ -309,7 +298,6 @@ def fit(
     random_state: object = None,
     progress: bool | Progress = False,
     batch: ArrayLike | None = None,
-    shared: bool = True,
     checkpoint: Checkpoint | None = None,
     groups: ArrayLike | None = None,
 ) -> Fitted:
@@ -321,12 +309,9 @@ def fit(
         As for :func:`pairwise_tvd`.
     settings : Settings
         All other choices.
-    shared : bool
-        Whether it is an error that no two clusters can be compared.
     checkpoint : Checkpoint, optional
         Keeps the training from time to time; if it has one, training continues from there.
     """
-    check_progress(progress)
     check_seed(random_state)
     with memory_errors("comparing the clusters", LESS_DATA):
         where = choose_device(settings.device)
@@ -336,29 +321,28 @@ def fit(
             require_folds(settings.n_folds, encoded.clusters)
         recipes = candidates_for(settings.backbone, rows)
         given = getattr(rows, "values", None)
-        if shared and groups is None and isinstance(given, np.ndarray) and not is_mapped(given):
+        if groups is None and isinstance(given, np.ndarray) and not is_mapped(given):
             warn_of_order(given, encoded.clusters)
-        subclusters = subclusters_of(encoded, batch, rows, NOTHING_KNOWN, shared)
-        of_rows = groups_of(encoded, groups, batch, rows, shared)
+        outputs = outputs_of(encoded, batch, rows.keys)
+        group_of = groups_of(encoded, groups, batch, rows.keys)
         named = " or ".join(recipe.name for recipe in recipes)
         log.info("%s of shape %s: backbone %s", rows.kind, rows.shape, named)
-        n_clusters, n_batches = len(encoded.cluster_ids), subclusters.n_batches
+        n_clusters, n_batches = len(encoded.cluster_ids), outputs.n_batches
         # By the free memory of rank 0, if there are several processes.
         is_sparse = current().share(
-            settings.is_sparse(n_clusters, n_batches, in_groups=of_rows is not None)
+            settings.is_sparse(n_clusters, n_batches > 1 or group_of is not None)
         )
         if is_sparse:
             many = "%s clusters: only pairs that are ever confused are kept"
             log.info(many, f"{n_clusters:,}")
-        order, clusters = canonical_order(rows.keys, subclusters.of_rows)
+        order, of_content = canonical_order(rows.keys, outputs.of_rows)
+        outputs = outputs.renumbered(of_content)
         rng = generator_of(random_state)
-        folds = settings.folds(order, clusters, of_rows, rng)
-        k = len(subclusters.cluster)
+        folds = settings.folds(order, of_content, group_of, rng)
+        k = len(outputs.cluster)
         require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
-        _warn_of_single(encoded, subclusters)
+        _warn_of_single(encoded, n_batches)
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
-        names = np.zeros(k, np.int64)
-        names[clusters[order]] = subclusters.of_rows[order]
         seed = int(rng.integers(2**63))
         lent_on = where if is_users(settings.backbone, settings.config().augment) else None
         found: list[Trained] = []
@@ -373,8 +357,8 @@ def fit(
                     if checkpoint is not None and not found:
                         about = {
                             "data": digest(np.sort(rows.keys)),
-                            "labels": [digest(rows.keys[order]), digest(clusters[order])],
-                            **({} if of_rows is None else {"groups": digest(of_rows[order])}),
+                            "labels": [digest(rows.keys[order]), digest(of_content[order])],
+                            **({} if group_of is None else {"groups": digest(group_of[order])}),
                             "settings": _described(networks, config, settings),
                             "seed": [seed, str(rng.bit_generator.state)],
                             "device": where.type,
@@ -382,17 +366,17 @@ def fit(
                         checkpoint.begin(about)
                     # The file has room for the networks of one training.
                     scores, history = heldout_scores(
-                        networks, rows, clusters, folds, config, rng, reporter, names,
-                        config.epochs, checkpoint if len(recipes) == 1 else None,
+                        networks, rows, outputs, folds, config, rng, reporter,
+                        checkpoint if len(recipes) == 1 else None,
                     )  # fmt: skip
                 found.append(Trained(recipe.name, config, networks, scores, history))
         best = found[0]
         if len(found) > 1:
             with private_randomness(seed):
-                best = best_of(found, rows, clusters, folds, names, subclusters)
+                best = best_of(found, rows, outputs, folds)
             log.info("the highest A: %s", best.name)
-        result = summarize(best.scores, subclusters, best.history, encoded, is_sparse, of_rows)
-        return Fitted(rows, clusters, folds, names, subclusters, result, best)
+        result = summarize(best, outputs, encoded, is_sparse, group_of)
+        return Fitted(rows, outputs, folds, result, best)
 
 
 def require_memory_of_estimate(
@@ -442,43 +426,39 @@ def _described(
     }
 
 
-def subclusters_of(
-    encoded: EncodedLabels,
-    batch: ArrayLike | None,
-    rows: Rows,
-    consequence: str,
-    shared: bool = True,
-) -> Subclusters:
-    """Return the classes that the network learns: clusters, or clusters within batches.
-
-    Parameters
-    ----------
-    encoded : EncodedLabels
-    batch : array-like of shape (n,) or None
-    rows : Rows
-    consequence : str
-        Completes the warning about pairs of clusters that share no batch.
-    shared : bool
-        Whether it is an error that no two clusters share a batch.
-    """
-    one = np.zeros(len(rows), np.int64)
-    if batch is None:
-        return Subclusters.cut(encoded.clusters, one)
-    batches = encode_batches(batch, encoded)
-    if batches.max() == 0:
-        return Subclusters.cut(encoded.clusters, one)
+def outputs_of(encoded: EncodedLabels, batch: ArrayLike | None, keys: NDArray[np.uint64]) -> Parts:
+    """Return the classes that the network learns: clusters, or clusters within batches."""
+    batches = None if batch is None else encode_batches(batch, encoded)
+    if batches is None or batches.max() == 0:
+        return Parts.cut(encoded.clusters)
     # Batches are numbered by content, so that their names do not change the result.
-    subclusters = Subclusters.cut(encoded.clusters, canonical_order(rows.keys, batches)[1])
-    check_overlap(subclusters, encoded.cluster_ids, consequence, shared)
-    return subclusters
+    outputs = Parts.cut(encoded.clusters, canonical_order(keys, batches)[1])
+    # A single observation cannot be held out, so it does not count.
+    table = np.where(outputs.table > 1, outputs.table, 0)
+    unknown = np.argwhere(np.triu(shared_batches(table) == 0, 1))
+    names = encoded.cluster_ids
+    n_pairs = math.comb(len(names), 2)
+    if len(unknown) == n_pairs:
+        raise InputError(
+            "no two clusters share a batch with at least two observations of each, so no pair can "
+            "be compared within a batch; leave batch out, or use batches that clusters share."
+        )
+    if len(unknown):
+        named = some_of([f"{names[i]}–{names[j]}" for i, j in unknown[:4]], 3)
+        warn(
+            f"{len(unknown)} of {n_pairs} pairs of clusters share no batch with at least two "
+            f"observations of each ({named}), so they cannot be compared: their TVD and p-value "
+            "are set to 1, and their n_batches to 0.",
+            BatchWarning,
+        )
+    return outputs
 
 
 def groups_of(
     encoded: EncodedLabels,
     groups: ArrayLike | None,
     batch: ArrayLike | None,
-    rows: Rows,
-    required: bool = True,
+    keys: NDArray[np.uint64],
 ) -> Index | None:
     """Return the group of every row, numbered by content; −1 for noise, None without groups."""
     if groups is None:
@@ -488,9 +468,34 @@ def groups_of(
             "groups cannot be held out where clusters are compared within batches; pass groups or "
             "batch, not both."
         )
-    numbers = canonical_order(rows.keys, encode_batches(groups, encoded, "groups"))[1]
-    check_groups(encoded.clusters, numbers, encoded.cluster_ids, required)
+    numbers = canonical_order(keys, encode_batches(groups, encoded, "groups"))[1]
+    names = encoded.cluster_ids
+    alone = names[~has_several_groups(encoded.clusters, numbers)]
+    if len(names) - len(alone) < 2:
+        raise InputError(
+            f"{len(alone)} of {len(names)} clusters are one group each, so no pair can be compared "
+            "on groups that were not trained on; pass clusters of several groups, or as groups "
+            "shorter parts that do not depend on each other, such as blocks of a track."
+        )
+    if len(alone):
+        warn(
+            f"{len(alone)} of {len(names)} clusters are one group each ({some_of(alone)}), so "
+            "nothing is known about them from other groups: their TVDs and p-values are set to 1, "
+            "and their intervals to [0, 1].",
+            SmallClusterWarning,
+        )
     return numbers
+
+
+def some_of(names: Sequence[Any] | NDArray[Any], most: int = 5) -> str:
+    """The first of some names.
+
+    Examples
+    --------
+    >>> some_of(["a", "b", "c"], 2)
+    'a, b, …'
+    """
+    return ", ".join(map(str, names[:most])) + ", …" * (len(names) > most)
 
 
 def kind_for(X: Any, backbone: Backbone) -> str | None:
@@ -498,20 +503,19 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
 
     Networks from elsewhere cannot read sparse tensors, so they get dense vectors.
     """
-    kind = wanted_kind(backbone)
+    kind = recipe_of(backbone).kind
     by_itself = isinstance(backbone, str) and backbone in ("auto", "bag-of-words")
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-def _warn_of_single(encoded: EncodedLabels, subclusters: Subclusters) -> None:
+def _warn_of_single(encoded: EncodedLabels, n_batches: int) -> None:
     """Warn of clusters of one observation, unless there are batches."""
     k = len(encoded.cluster_ids)
     alone = encoded.cluster_ids[np.bincount(encoded.clusters[encoded.clusters >= 0]) < 2]
-    if len(alone) and subclusters.n_batches == 1:
-        named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")
+    if len(alone) and n_batches == 1:
         warn(
-            f"{len(alone)} of {k} clusters have one observation ({named}), which cannot be "
-            "held out: their distances are rough guesses from the other cluster alone, and are "
+            f"{len(alone)} of {k} clusters have one observation ({some_of(alone)}), which cannot "
+            "be held out: their distances are rough guesses from the other cluster alone, and are "
             "marked in `too_small`.",
             SmallClusterWarning,
         )
@@ -549,6 +553,7 @@ def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[R
     ...     reporter.on_epoch(EpochRecord(0, 0.7, 0.6, 1.0))
     EpochRecord(epoch=0, loss=0.7, accuracy=0.6, seconds=1.0)
     """
+    check_progress(progress)
     if isinstance(progress, Reporter):
         yield progress
         return

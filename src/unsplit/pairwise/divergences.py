@@ -1,4 +1,4 @@
-"""Compute divergences between all pairs of clusters from the held-out scores.
+"""Held-out scores of all observations for all clusters, and the divergences computed from them.
 
 A margin is the score of an observation for its own cluster minus its score for another cluster;
 it estimates a log density ratio.  The mean of a function of the margin over the held-out
@@ -12,182 +12,471 @@ With batches, pairs are compared within each batch in which both clusters have h
 observations, and the results are averaged over these batches.  Pairs without such a batch get the
 distance 1.
 
-Of very many clusters, confusions are counted instead, without any (n, k) or (k, k) array.
-An observation is confused with every cluster for which it scores at least as high as for its own.
-Scores are computed in blocks of observations × clusters and compared with the own score; only what
-is confused is kept.  The rest is known without storing it: the classifier of a pair that is never
-confused makes no mistake on the held-out observations.
+Torch is imported where scores become tensors: everything else about an estimate can be loaded and
+used without it.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy import sparse
-from torch import Tensor
-from torch.nn import functional as F
 
 from unsplit._typing import Index, Matrix
-from unsplit.devices import ALONE, BLOCK_ELEMENTS, Ranks, device_for_sums
+from unsplit.devices import ALONE, BLOCK_ELEMENTS, Ranks, device_for_sums, usual_settings
+from unsplit.errors import InputError
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.groups import pair_weights
-from unsplit.pairwise.scores import HeldoutScores, StratumScores
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-def hit(margin: Tensor) -> Tensor:
-    """1 if the own cluster has the higher score, 1/2 for a tie: the mean is balanced accuracy."""
-    return (margin > 0).float() + (margin == 0).float() / 2
-
-
-def _log2_sigmoid(margin: Tensor) -> Tensor:
-    return F.logsigmoid(margin) / math.log(2)
-
-
-def _sech_of_half(margin: Tensor) -> Tensor:
-    return 1 / torch.cosh(margin / 2)
-
-
-# name: (function of the margin, how the divergence follows from its balanced mean)
-OF_MARGINS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Matrix], Any]]] = {
-    # Total variation: sup |P(Z) − Q(Z)|.
-    "tv": (hit, lambda mean: 2 * mean - 1),
-    # Le Cam / triangular: ½∫(p − q)²/(p + q), from soft accuracy.
-    "lecam": (torch.sigmoid, lambda mean: 2 * mean - 1),
-    # Jensen–Shannon in bits, from the logistic loss.
-    "js": (_log2_sigmoid, lambda mean: 1 + mean),
-    # Hellinger: √(1 − ∫√(pq)); bounded terms, since √(pq)/((p+q)/2) = sech of half the log ratio.
-    "hellinger": (_sech_of_half, lambda mean: np.sqrt(np.clip(1 - mean, 0, 1))),
-}
-
+Floats = NDArray[np.float32]
 
 # Numbers that are whole or half are added without rounding in single precision below this.
 LARGEST_EXACT = 2**22
 
 
-# Only this many confusions of one observation are kept, those with the highest scores.  A network
-# that has learned nothing confuses each observation with half of all clusters.
-MOST_CONFUSIONS = 256
+class Divergence(NamedTuple):
+    """A distance of two clusters; if it is none of the margins, :func:`divergence` computes it.
 
-# Scores in a block: 64 MiB, or half a gibibyte on a GPU.
-BLOCKS = {"cpu": 2**24, "cuda": 2**27}
+    Parameters
+    ----------
+    caption : str
+        What it is called in figures and on the page.
+    of_margin : callable, optional
+        The function of the margin.
+    from_mean : callable
+        How the divergence follows from its balanced mean.
+    """
+
+    caption: str
+    of_margin: "Callable[[Tensor], Tensor] | None" = None
+    from_mean: Callable[[Matrix], Matrix] = np.asarray
 
 
-def divergence(scores: HeldoutScores, name: str, device: torch.device | None = None) -> Matrix:
+def hit(margin: "Tensor") -> "Tensor":
+    """1 if the own cluster has the higher score, 1/2 for a tie: the mean is balanced accuracy."""
+    return (margin > 0).float() + (margin == 0).float() / 2
+
+
+def _log2_sigmoid(margin: "Tensor") -> "Tensor":
+    from torch.nn import functional as F
+
+    return F.logsigmoid(margin) / math.log(2)
+
+
+DIVERGENCES = {
+    # Total variation: sup |P(Z) − Q(Z)|.
+    "tv": Divergence("total variation distance", hit, lambda mean: 2 * mean - 1),
+    # Le Cam / triangular: ½∫(p − q)²/(p + q), from soft accuracy.
+    "lecam": Divergence("Le Cam distance", lambda m: m.sigmoid(), lambda mean: 2 * mean - 1),
+    # Jensen–Shannon in bits, from the logistic loss.
+    "js": Divergence("Jensen–Shannon divergence", _log2_sigmoid, lambda mean: 1 + mean),
+    # Hellinger: √(1 − ∫√(pq)); bounded terms, since √(pq)/((p+q)/2) = sech of half the log ratio.
+    "hellinger": Divergence(
+        "Hellinger distance",
+        lambda margin: 1 / (margin / 2).cosh(),
+        lambda mean: np.sqrt(np.clip(1 - mean, 0, 1)),
+    ),
+    "overlap": Divergence("overlap"),
+    "auc": Divergence("how well the network tells them apart"),
+}
+
+
+def nothing_held_out() -> InputError:
+    """The error that all clusters have one observation."""
+    return InputError(
+        "every cluster has only one observation, so none could be held out to compare clusters; "
+        "pass clusters of at least two observations."
+    )
+
+
+class StratumScores(NamedTuple):
+    """Scores of one stratum, as tensors on one device; rows are ordered by cluster.
+
+    Parameters
+    ----------
+    features, weights, bias, clusters : Tensors of shape (n, h), (k, h), (k,) and (n,)
+        As in :class:`HeldoutScores`.
+    """
+
+    features: "Tensor"
+    weights: "Tensor"
+    bias: "Tensor"
+    clusters: "Tensor"
+
+    @usual_settings()
+    def of(self, rows: "slice | Tensor", clusters: "slice | Tensor") -> "Tensor":
+        """Compute the scores of some rows for some clusters."""
+        return self.bias[clusters].addmm(self.features[rows], self.weights[clusters].T)
+
+    def among(self, kept: "Tensor") -> "StratumScores":
+        """The scores of some clusters, numbered anew, for each other."""
+        rows, number = kept[self.clusters], kept.cumsum(0) - 1
+        return StratumScores(
+            self.features[rows], self.weights[kept], self.bias[kept], number[self.clusters[rows]]
+        )
+
+    def blocks(self) -> Iterator[tuple["Tensor", "Tensor"]]:
+        """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time."""
+        step = max(1, BLOCK_ELEMENTS // len(self.bias))
+        for start in range(0, len(self.clusters), step):
+            rows = slice(start, start + step)
+            yield self.of(rows, slice(None)), self.clusters[rows]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldoutScores:
+    """The scores z = features · weightsᵀ + bias, stored as these three parts.
+
+    With h features, the parts take n·h + K·k·h numbers and not n·k, so that many clusters fit into
+    memory.  Rows are ordered by stratum, then by cluster.  A stratum is a fold or, if there are
+    batches, one batch of a fold, with the number fold · B + batch.  Scores can only be compared
+    within a stratum.
+
+    Parameters
+    ----------
+    features : ndarray of shape (m, h)
+        Features of the held-out observations, from the network that was not trained on them.
+    weights, bias : ndarrays of shape (S, k, h) and (S, k)
+        Last layer of the network of each stratum; without batches, of each of the K folds.  A
+        cluster that does not occur in a batch has the bias −∞ there, because its density is zero.
+    clusters, folds, rows : ndarrays of shape (m,)
+        Cluster index, fold, and row in the data of each held-out observation.
+    batches : ndarray of shape (m,), optional
+        Batch of each held-out observation.
+    batch_sizes : ndarray of shape (B, k), optional
+        Number of observations of each cluster in each batch, held out or not.
+    groups : ndarray of shape (m,), optional
+        Group of each held-out observation; every group is in one fold.
+    """
+
+    features: Floats
+    weights: Floats
+    bias: Floats
+    clusters: Index
+    folds: Index
+    rows: Index
+    batches: Index | None = None
+    batch_sizes: Index | None = None
+    groups: Index | None = None
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches, B; 1 without batches."""
+        return 1 if self.batch_sizes is None else len(self.batch_sizes)
+
+    @property
+    def n_folds(self) -> int:
+        """Number of networks, K."""
+        return len(self.bias) // self.n_batches
+
+    @cached_property
+    def strata(self) -> Index:
+        """Stratum of each held-out observation, shape (m,)."""
+        return self.folds if self.batches is None else self.folds * self.n_batches + self.batches
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters, k."""
+        return self.bias.shape[1]
+
+    @cached_property
+    def counts(self) -> Index:
+        """Number of held-out observations of each cluster in each stratum, shape (S, k)."""
+        flat = np.bincount(self.strata * self.n_clusters + self.clusters, minlength=self.bias.size)
+        return flat.reshape(self.bias.shape)
+
+    @property
+    def batch_counts(self) -> Index:
+        """Number of held-out observations of each cluster in each batch, shape (B, k)."""
+        return self.counts.reshape(self.n_folds, self.n_batches, -1).sum(axis=0)
+
+    def on(
+        self, device: "str | torch.device" = "cpu", batch: int | None = None
+    ) -> Iterator["StratumScores"]:
+        """Yield the strata that have observations, one at a time, as tensors.
+
+        Only those of one batch, if it is given.
+        """
+        import torch
+
+        ends = np.searchsorted(self.strata, np.arange(len(self.bias) + 1))
+        for stratum, (start, stop) in enumerate(pairwise(ends)):
+            if start < stop and batch in (None, stratum % self.n_batches):
+                parts = (
+                    self.features[start:stop],
+                    self.weights[stratum],
+                    self.bias[stratum],
+                    self.clusters[start:stop],
+                )
+                yield StratumScores(*(torch.from_numpy(part).to(device) for part in parts))
+
+    def blocks(
+        self, device: "str | torch.device" = "cpu", batch: int | None = None
+    ) -> Iterator[tuple["Tensor", "Tensor"]]:
+        """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time.
+
+        Parameters are those of :meth:`on`.
+        """
+        for stratum in self.on(device, batch):
+            yield from stratum.blocks()
+
+    def dense(self) -> Floats:
+        """All scores as one array, shape (m, k)."""
+        return np.concatenate([scores.numpy() for scores, _ in self.blocks()])
+
+    def composed(self, index: Index, unions: Sequence[Sequence[int]], sizes: Index) -> Floats:
+        """Scores of held-out observations for unions of clusters, shape (len(index), unions).
+
+        The density of a union is the mixture of its members' densities, so its score follows from
+        theirs without training: the logarithm of the mean of their exponentials, weighted by size.
+        """
+        columns, lengths = np.concatenate(unions), [len(members) for members in unions]
+        counts, strata = self.sizes_in_batches(sizes), self.strata[index]
+        log_shares = np.hstack([log_of_shares(counts[:, list(members)]) for members in unions])
+        starts, union_of = np.cumsum([0, *lengths[:-1]]), np.repeat(np.arange(len(unions)), lengths)
+        result = np.empty((len(index), len(unions)), np.float32)
+        with np.errstate(divide="ignore"):  # none of the members may occur in the batch
+            for stratum in np.flatnonzero(np.bincount(strata)):
+                inside = np.flatnonzero(strata == stratum)
+                z = self.features[index[inside]] @ self.weights[stratum, columns].T
+                z += self.bias[stratum, columns] + log_shares[stratum % self.n_batches]
+                top = np.maximum.reduceat(z, starts, axis=1)
+                top = np.maximum(top, np.finfo(np.float32).min)  # −∞ − −∞ would be no number
+                total = np.add.reduceat(np.exp(z - top[:, union_of]), starts, 1, np.float64)
+                result[inside] = top + np.log(total)
+        return result
+
+    def some(self, index: Index | slice) -> "HeldoutScores":
+        """Return the scores of some of the observations, in their order."""
+        return replace(self, **self._rows_at(index))
+
+    def _rows_at(self, index: Index | slice) -> dict[str, Any]:
+        """The fields with one entry for each observation, of some of them."""
+        names = ("features", "clusters", "folds", "rows", "batches", "groups")
+        fields = {name: getattr(self, name) for name in names}
+        return {name: of[index] for name, of in fields.items() if of is not None}
+
+    def sizes_in_batches(self, sizes: Index) -> Index:
+        """Sizes of the clusters in each batch, shape (B, k); without batches, ``sizes`` itself."""
+        return sizes[None] if self.batch_sizes is None else self.batch_sizes
+
+    @property
+    def by_content(self) -> Index:
+        """The observations in an order that neither the order of rows nor names change."""
+        return np.argsort(self.features.sum(axis=1), kind="stable")
+
+    def order_of_appearance(self) -> Index:
+        """The clusters in the order in which they first appear in the data, shape (k,)."""
+        if len(self.rows) == 0:
+            raise nothing_held_out()
+        first = np.full(self.n_clusters, np.iinfo(np.int64).max)
+        np.minimum.at(first, self.clusters, self.rows)
+        # Clusters without held-out observations have no first row; their weights order them, which
+        # do not depend on names either.
+        return np.lexsort((*self.bias[::-1], first))
+
+    def renamed(self, new_index: Index) -> "HeldoutScores":
+        """Return the same scores with cluster c renamed to ``new_index[c]``."""
+        old_index = np.argsort(new_index)
+        clusters = new_index[self.clusters]
+        order = np.lexsort((clusters, self.strata))
+        return replace(
+            self,
+            **self._rows_at(order) | {"clusters": clusters[order]},
+            weights=self.weights[:, old_index],
+            bias=self.bias[:, old_index],
+            batch_sizes=None if self.batch_sizes is None else self.batch_sizes[:, old_index],
+        )
+
+
+class ScoreCounts(HeldoutScores):
+    """What is left of the scores in a file without them: how many observations were held out.
+
+    Everything else about the scores is an error that says how to keep them.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (S, k)
+        Number of held-out observations of each cluster in each stratum.
+    n_folds : int
+        Number of networks, K.
+    batch_sizes : ndarray of shape (B, k), optional
+        Number of observations of each cluster in each batch, held out or not.
+
+    Examples
+    --------
+    >>> scores = ScoreCounts(np.array([[3, 4], [2, 4]]), n_folds=2)
+    >>> scores.n_folds, scores.n_clusters
+    (2, 2)
+    >>> scores.features
+    Traceback (most recent call last):
+    ...
+    unsplit.errors.InputError: these distances were saved without the held-out scores, ...
+    """
+
+    def __init__(self, counts: Index, n_folds: int, batch_sizes: Index | None = None) -> None:
+        # Not the fields of a HeldoutScores, which are missing.
+        self.__dict__.update(counts=counts, _n_folds=n_folds, batch_sizes=batch_sizes)
+
+    @property
+    def n_folds(self) -> int:
+        """Number of networks, K."""
+        return int(self.__dict__["_n_folds"])
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters, k."""
+        return self.counts.shape[1]
+
+    def renamed(self, new_index: Index) -> "ScoreCounts":
+        """Return the same counts with cluster c renamed to ``new_index[c]``."""
+        old = np.argsort(new_index)
+        batch_sizes = None if self.batch_sizes is None else self.batch_sizes[:, old]
+        return ScoreCounts(self.counts[:, old], self.n_folds, batch_sizes)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("features", "weights", "bias", "clusters", "folds", "rows"):
+            raise InputError(
+                "these distances were saved without the held-out scores, which merging and other "
+                "divergences need; save them with save(path, scores=True), or run the command with "
+                "--also scores, and keep both files together."
+            )
+        raise AttributeError(name)
+
+
+def log_of_shares(sizes: NDArray[np.generic]) -> Floats:
+    """Logarithm of each size's share of the sum of its row; −∞ for size 0.
+
+    Examples
+    --------
+    >>> log_of_shares(np.array([[1, 1], [0, 3]]))
+    array([[-0.6931472, -0.6931472],
+           [      -inf,  0.       ]], dtype=float32)
+    """
+    with np.errstate(divide="ignore"):
+        return np.log(sizes / np.maximum(sizes.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+
+
+# --- divergences --------------------------------------------------------------------------------
+
+
+def divergence(scores: HeldoutScores, name: str) -> Matrix:
     """Compute one divergence for every pair of clusters."""
-    device = device_for_sums() if device is None else device
-    if name in OF_MARGINS:
-        function, transform = OF_MARGINS[name]
-        directed = directed_means(scores, function, device)
-        return _as_distance(transform((directed + directed.T) / 2))
+    _, of_margin, from_mean = DIVERGENCES[name]
+    if of_margin is not None:
+        directed = directed_means(scores, of_margin)
+        return _as_distance(from_mean((directed + directed.T) / 2))
     if name == "overlap":
-        return _as_distance(overlap_distance(scores, device))
-    return _as_distance(2 * _area(scores, device) - 1)
+        of_batches = (1 - _cosine(inner) for inner in inner_products(scores))
+        return _as_distance(mean_over_batches(scores, of_batches, 1.0))
+    return _as_distance(2 * _area(scores) - 1)
 
 
 def directed_means(
-    scores: HeldoutScores,
-    function: Callable[[Tensor], Tensor],
-    device: torch.device,
-    ranks: Ranks = ALONE,
+    scores: HeldoutScores, function: "Callable[[Tensor], Tensor]", ranks: Ranks = ALONE
 ) -> Matrix:
     """Average function(z_i − z_j) over the held-out observations of cluster i, at [i, j].
 
     Of several ``ranks``, each takes a part of the observations.
     """
-    if scores.subclusters is None:
-        return _means(scores, function, device, ranks=ranks)
-    same, different = (
-        float(function(torch.tensor(margin, device=device))) for margin in (0.0, math.inf)
-    )
-    means = mean_over_batches(
-        scores, lambda b: _means(scores, function, device, b, ranks), different
-    )
+    import torch
+
+    same, different = function(torch.tensor([0.0, math.inf])).tolist()
+    means = mean_over_batches(scores, _means(scores, function, same, ranks), different)
     np.fill_diagonal(means, same)
     return means
 
 
 def mean_over_batches(
-    scores: HeldoutScores, of_batch: Callable[[int], Matrix], unknown: float
+    scores: HeldoutScores, of_batches: Iterable[Matrix], unknown: float
 ) -> Matrix:
-    """Average a (k, k) matrix over the batches; ``unknown`` for pairs that share no batch."""
+    """Average (k, k) matrices of the batches; ``unknown`` for pairs that share no batch."""
+    if scores.batch_sizes is None:
+        return next(iter(of_batches))
     k = scores.n_clusters
     total, weight = np.zeros((k, k)), np.zeros((k, k))
-    for batch, counts in enumerate(scores.batch_counts):
-        weights = pair_weights(counts)
-        total += weights * of_batch(batch)
+    for counts, of_batch in zip(scores.batch_counts, of_batches, strict=True):
+        weights = stats.pair_weights(counts)
+        total += weights * of_batch
         weight += weights
     return np.divide(total, weight, out=np.full((k, k), unknown), where=weight > 0)
 
 
 def _means(
-    scores: HeldoutScores,
-    function: Callable[[Tensor], Tensor],
-    device: torch.device,
-    batch: int | None = None,
-    ranks: Ranks = ALONE,
-) -> Matrix:
-    """:func:`directed_means` of one batch, or of all observations."""
-    k, counts = scores.n_clusters, _counts(scores, batch)
-    # Sums of halves are exact in single precision up to here, in half of the memory.
-    exact = function is hit and counts.max(initial=0) < LARGEST_EXACT
-    kind = torch.float32 if exact else torch.float64
-    sums = torch.zeros(k, k, dtype=kind, device=device)
+    scores: HeldoutScores, function: "Callable[[Tensor], Tensor]", nothing: float, ranks: Ranks
+) -> Iterator[Matrix]:
+    """Yield :func:`directed_means` of each batch; ``nothing`` where nothing was held out."""
+    import torch
+
+    k, device = scores.n_clusters, device_for_sums()
     part = scores if ranks.size == 1 else scores.some(ranks.part(len(scores.rows)))
-    for block, clusters in part.blocks(device, batch):
-        own = block.gather(1, clusters[:, None])
-        # Rows are ordered by cluster, so runs can be summed: unlike index_add, this gives the
-        # same sums every time, also on a GPU.
-        present, lengths = torch.unique_consecutive(clusters, return_counts=True)
-        sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
-    sums = ranks.sum(sums)
-    means = np.divide(sums.cpu().numpy(), np.maximum(counts, 1)[:, None], dtype=np.float64)
-    means[counts == 0] = float(function(torch.zeros((), device=device)))
-    return means
+    for batch, counts in enumerate(scores.batch_counts):
+        # Sums of halves are exact in single precision up to here, in half of the memory.
+        exact = function is hit and counts.max(initial=0) < LARGEST_EXACT
+        kind = torch.float32 if exact else torch.float64
+        sums = torch.zeros(k, k, dtype=kind, device=device)
+        for block, clusters in part.blocks(device, batch):
+            own = block.gather(1, clusters[:, None])
+            # Rows are ordered by cluster, so runs can be summed: unlike index_add, this gives the
+            # same sums every time, also on a GPU.
+            present, lengths = torch.unique_consecutive(clusters, return_counts=True)
+            sums[present] += torch.segment_reduce(function(own - block), "sum", lengths=lengths)
+        sums = ranks.sum(sums)
+        means = np.divide(sums.cpu().numpy(), np.maximum(counts, 1)[:, None], dtype=np.float64)
+        means[counts == 0] = nothing
+        yield means
 
 
-def _counts(scores: HeldoutScores, batch: int | None) -> Index:
-    return scores.counts.sum(axis=0) if batch is None else scores.batch_counts[batch]
+def inner_products(scores: HeldoutScores) -> Iterator[Matrix]:
+    """Yield for each batch the inner products ⟨p_i, p_j⟩ of the densities.
 
-
-def overlap_distance(scores: HeldoutScores, device: torch.device) -> Matrix:
-    """1 − ⟨p_i, p_j⟩ / √(⟨p_i, p_i⟩⟨p_j, p_j⟩), not yet limited to [0, 1]."""
-    if scores.subclusters is None:
-        return 1 - _cosine(inner_products(scores, device))
-    return mean_over_batches(
-        scores, lambda batch: 1 - _cosine(inner_products(scores, device, batch)), 1.0
-    )
-
-
-def inner_products(scores: HeldoutScores, device: torch.device, batch: int | None = None) -> Matrix:
-    """Inner products ⟨p_i, p_j⟩ of the densities, estimated from all held-out observations.
-
-    With π the softmax of the scores, this is the mean of π_i π_j, in which every cluster has the
-    same weight.  It uses all observations, not only those of clusters i and j.
+    They are estimated from all held-out observations, not only those of clusters i and j: with π
+    the softmax of the scores, as the mean of π_i π_j, in which every cluster has the same weight.
     """
-    k = scores.n_clusters
-    total = torch.zeros(k, k, dtype=torch.float64, device=device)
-    counts = torch.from_numpy(_counts(scores, batch)).to(device)
-    for block, clusters in scores.blocks(device, batch):
-        share = torch.softmax(block, dim=1)
-        total += (share / counts[clusters][:, None]).T @ share
-    return total.cpu().numpy()
+    import torch
+
+    k, device = scores.n_clusters, device_for_sums()
+    for batch, counts in enumerate(torch.from_numpy(scores.batch_counts).to(device)):
+        total = torch.zeros(k, k, dtype=torch.float64, device=device)
+        for block, clusters in scores.blocks(device, batch):
+            share = torch.softmax(block, dim=1)
+            total += (share / counts[clusters][:, None]).T @ share
+        yield total.cpu().numpy()
 
 
-def p_values(scores: HeldoutScores, device: torch.device | None = None) -> Matrix:
+def _cosine(inner: Matrix) -> Matrix:
+    length = np.sqrt(np.maximum(np.diag(inner), np.finfo(float).tiny))
+    return inner / length / length[:, None]
+
+
+def _area(scores: HeldoutScores) -> Matrix:
+    n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
+    # Without batches, a cluster without held-out observations counts as a coin toss.
+    unknown = 0.5 if scores.batch_sizes is None else 1.0
+    return np.where(n_pairs > 0, rank_sums(scores) / np.maximum(n_pairs, 1), unknown)
+
+
+def _as_distance(values: Matrix) -> Matrix:
+    values = np.clip((values + values.T) / 2, 0.0, 1.0)
+    np.fill_diagonal(values, 0.0)
+    return values
+
+
+def p_values(scores: HeldoutScores) -> Matrix:
     """Test every pair for "same distribution"; small clusters are compared across folds."""
     counts, n_folds = scores.counts, scores.n_folds
     small = stats.across_folds(counts.sum(axis=0), len(counts), n_folds)
-    return stats.rank_sum_p_value(rank_sums(scores, device, small), counts, n_folds)
+    return stats.rank_sum_p_value(rank_sums(scores, small), counts, n_folds)
 
 
-def rank_sums(
-    scores: HeldoutScores,
-    device: torch.device | None = None,
-    small: NDArray[np.bool_] | None = None,
-) -> Matrix:
+def rank_sums(scores: HeldoutScores, small: NDArray[np.bool_] | None = None) -> Matrix:
     """Compute the Mann–Whitney U of every pair (i, j), summed over the strata.
 
     Within a stratum, observations of i are compared with observations of j by the score
@@ -195,7 +484,9 @@ def rank_sums(
 
     Clusters that are ``small`` are compared with each other across all strata.
     """
-    device = device_for_sums() if device is None else device
+    import torch
+
+    device = device_for_sums()
     across = torch.zeros(scores.n_clusters, dtype=torch.bool, device=device)
     if small is not None:
         across |= torch.from_numpy(small).to(device)
@@ -217,12 +508,14 @@ def rank_sums(
 
 
 def _add_rank_sums(
-    U: Tensor, strata: list[StratumScores], clusters: Tensor, once_each: bool = False
+    U: "Tensor", strata: list[StratumScores], clusters: "Tensor", once_each: bool = False
 ) -> None:
     """Add U between ``clusters`` and all clusters, observations compared across the strata.
 
     If each pair is needed once only, clusters are compared with those that are not before them.
     """
+    import torch
+
     own = [torch.cat([z.gather(1, c[:, None])[:, 0] for z, c in s.blocks()]) for s in strata]
     step = max(1, BLOCK_ELEMENTS // (8 * max(len(U), sum(len(part) for part in own))))
     for some in clusters.split(step):
@@ -231,9 +524,11 @@ def _add_rank_sums(
 
 
 def _rank_sums_of(
-    strata: list[StratumScores], own: list[Tensor], some: Tensor, first: int
-) -> Tensor:
+    strata: list[StratumScores], own: "list[Tensor]", some: "Tensor", first: int
+) -> "Tensor":
     """Compute U between the clusters ``some`` and all clusters from ``first`` on."""
+    import torch
+
     k, n_some, device = len(strata[0].bias) - first, len(some), some.device
     clusters, local, below, above = [], [], [], []
     for stratum, z in zip(strata, own, strict=True):
@@ -259,117 +554,3 @@ def _rank_sums_of(
     won = ((lower + upper).double() / 2).view(-1, k)
     result = torch.zeros(n_some, k, dtype=torch.float64, device=device)
     return result.index_add(0, torch.cat(local), won)
-
-
-def _area(scores: HeldoutScores, device: torch.device) -> Matrix:
-    n_pairs = np.einsum("fi,fj->ij", scores.counts, scores.counts).astype(float)
-    U = rank_sums(scores, device)
-    # Without batches, a cluster without held-out observations counts as a coin toss.
-    unknown = 0.5 if scores.subclusters is None else 1.0
-    return np.where(n_pairs > 0, U / np.maximum(n_pairs, 1), unknown)
-
-
-def _cosine(inner: Matrix) -> Matrix:
-    length = np.sqrt(np.maximum(np.diag(inner), np.finfo(float).tiny))
-    return inner / length / length[:, None]
-
-
-def _as_distance(values: Matrix) -> Matrix:
-    values = np.clip((values + values.T) / 2, 0.0, 1.0)
-    np.fill_diagonal(values, 0.0)
-    return values
-
-
-# --- confusions ---------------------------------------------------------------------------------
-
-
-class Confusions(NamedTuple):
-    """How often the observations of one cluster are confused with another.
-
-    ``misses[i, j]``: how many held-out observations of i score higher for j than for i; ties count
-    one half.  ``capped[i]``: how many of them had more confusions than are kept.
-    """
-
-    misses: sparse.csr_array
-    capped: Index
-
-
-def count_confusions(
-    scores: HeldoutScores,
-    device: torch.device | None = None,
-    most: int = MOST_CONFUSIONS,
-    block: int | None = None,
-    ranks: Ranks = ALONE,
-) -> Confusions:
-    """Count the confusions of all held-out observations.
-
-    At most ``most`` of one observation are kept; ``block`` scores are in memory at a time.  Each of
-    several ``ranks`` counts a part.
-
-    Examples
-    --------
-    >>> z = np.array([[2, 1, 0], [0, 1, 1], [0, 3, 1]], np.float32)  # of an observation of each
-    >>> weights, bias = np.eye(3, dtype=np.float32)[None], np.zeros((1, 3), np.float32)
-    >>> index = np.arange(3)
-    >>> scores = HeldoutScores(z, weights, bias, index, 0 * index, index)
-    >>> count_confusions(scores).misses.toarray()
-    array([[0. , 0. , 0. ],
-           [0. , 0. , 0.5],
-           [0. , 1. , 0. ]])
-    """
-    device = device_for_sums() if device is None else device
-    block = BLOCKS[device.type] if block is None else block
-    k = scores.n_clusters
-    misses, capped = sparse.csr_array((k, k)), np.zeros(k, np.int64)
-    part = scores if ranks.size == 1 else scores.some(ranks.part(len(scores.rows)))
-    for stratum in part.on(device):
-        found, too_many = _of_stratum(stratum, most, block)
-        misses = misses + found
-        capped += too_many
-    if ranks.size > 1:
-        first, *others = ranks.gathered(misses)
-        misses = sum(others, start=first)
-        capped = ranks.sum(torch.from_numpy(capped)).numpy()
-    misses.sort_indices()
-    return Confusions(misses, capped)
-
-
-def _of_stratum(stratum: StratumScores, most: int, block: int) -> tuple[sparse.csr_array, Index]:
-    k, n = len(stratum.bias), len(stratum.clusters)
-    keys: list[NDArray[np.int64]] = []
-    doubled: list[NDArray[np.int64]] = []
-    capped = torch.zeros(k, dtype=torch.int64, device=stratum.bias.device)
-    for start in range(0, n, max(1, block // k)):
-        rows = slice(start, start + max(1, block // k))
-        own = stratum.clusters[rows]
-        row, other, weight, too_many = _confused(stratum.of(rows, slice(None)), own, most)
-        # One number for each pair of clusters, so that equal ones can be added up.
-        key, place = torch.unique(own[row] * k + other, return_inverse=True)
-        sums = torch.zeros(len(key), dtype=torch.int64, device=key.device)
-        keys.append(key.cpu().numpy())
-        doubled.append(sums.index_add_(0, place, weight).cpu().numpy())
-        capped += torch.bincount(own[too_many], minlength=k)
-    key, values = np.concatenate(keys), np.concatenate(doubled)
-    # The rows of a cluster may be in two blocks; the conversion adds up what they have in common.
-    counted = sparse.coo_array((values / 2, (key // k, key % k)), (k, k)).tocsr()
-    return counted, capped.cpu().numpy()
-
-
-def _confused(z: Tensor, own: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Row, cluster and twice the miss of each confusion, and the rows that had too many.
-
-    Of these the confusions with the highest scores are kept.
-    """
-    mine = z.gather(1, own[:, None])
-    confused = (z >= mine).scatter_(1, own[:, None], value=False)
-    row, other = confused.nonzero(as_tuple=True)
-    counts = torch.bincount(row, minlength=len(own))
-    too_many = counts > most
-    score = z[row, other]
-    if too_many.any():
-        order = score.argsort(descending=True, stable=True)
-        order = order[row[order].argsort(stable=True)]
-        rank = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row[order]]
-        order = order[rank < most]
-        row, other, score = row[order], other[order], score[order]
-    return row, other, 1 + (score > mine[row, 0]).long(), too_many

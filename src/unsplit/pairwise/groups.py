@@ -5,8 +5,8 @@ are not.  So whole groups are held out, and errors and tests count groups.  A cl
 single group cannot be held out and trained on at once: nothing is known about it from other groups.
 
 **Within batches** clusters are compared so that batch effects do not count as differences.  The
-network learns to tell *subclusters* apart: the part of one cluster in one batch.  The score of an
-observation of batch b for cluster i is the output for subcluster (i, b).  Differences of such
+network has one output for each part of a cluster in a batch.  The score of an observation of batch
+b for cluster i is the output for the part (i, b).  Differences of such
 scores estimate log density ratios within the batch, however much the batches differ.
 """
 
@@ -16,36 +16,19 @@ from scipy import sparse
 from scipy.special import gammaln, ndtr
 
 from unsplit._typing import Index, Matrix
-from unsplit.data.labels import Subclusters
-from unsplit.errors import BatchWarning, InputError, SmallClusterWarning, warn
-from unsplit.pairwise.scores import HeldoutScores
-from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, across_folds, rank_sum_p_value_of_pairs
+from unsplit.data.labels import Parts
+from unsplit.pairwise.divergences import HeldoutScores
+from unsplit.pairwise.statistics import (
+    CROSSFIT_VARIANCE,
+    across_folds,
+    rank_sum_p_value_of_pairs,
+    ranks_within,
+)
 
 
-def check_groups(
-    clusters: Index, groups: Index, names: NDArray[np.generic], required: bool = True
-) -> None:
-    """Warn of clusters that are one group; an error, if ``required``, where nearly all are."""
-    alone = names[~_has_several_groups(clusters, groups)]
-    if len(names) - len(alone) < 2 and required:
-        raise InputError(
-            f"{len(alone)} of {len(names)} clusters are one group each, so no pair can be compared "
-            "on groups that were not trained on; pass clusters of several groups, or as groups "
-            "shorter parts that do not depend on each other, such as blocks of a track."
-        )
-    if len(alone):
-        named = ", ".join(str(name) for name in alone[:5]) + (", …" if len(alone) > 5 else "")
-        warn(
-            f"{len(alone)} of {len(names)} clusters are one group each ({named}), so nothing is "
-            "known about them from other groups: their TVDs and p-values are set to 1, and their "
-            "intervals to [0, 1].",
-            SmallClusterWarning,
-        )
-
-
-def _has_several_groups(clusters: Index, groups: Index) -> NDArray[np.bool_]:
+def has_several_groups(clusters: Index, groups: Index) -> NDArray[np.bool_]:
     """Whether each cluster has observations of at least two groups, shape (k,)."""
-    parts = Subclusters.cut(clusters, groups)
+    parts = Parts.cut(clusters, groups)
     return np.bincount(parts.cluster, minlength=int(clusters.max()) + 1) > 1
 
 
@@ -59,7 +42,7 @@ def separate_groups(clusters: Index, groups: Index) -> Index:
     >>> separate_groups(np.array([0, 0, 1, 1]), np.array([5, 6, 7, 7]))
     array([ 5,  6, -1, -1])
     """
-    several = np.append(_has_several_groups(clusters, groups), True)  # the last is noise
+    several = np.append(has_several_groups(clusters, groups), True)  # the last is noise
     return np.where(several[clusters], groups, -1)
 
 
@@ -80,7 +63,7 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
     >>> deal_groups(np.repeat([0, 1], 4), np.array([0, 0, 1, 2, 3, 3, 4, 4]), [0.5, 0.5])
     array([0, 0, 1, 1, 1, 1, 0, 0])
     """
-    parts = Subclusters.cut(clusters, groups)
+    parts = Parts.cut(clusters, groups)
     cluster, group, sizes = parts.cluster, parts.batch, parts.sizes
     k, share = int(clusters.max()) + 1, np.asarray(shares, float)
     n_groups = np.bincount(cluster, minlength=k)
@@ -117,7 +100,7 @@ def held_out_groups(scores: HeldoutScores) -> Index:
     assert scores.groups is not None
     if not len(scores.clusters):
         return np.zeros(scores.n_clusters, np.int64)
-    parts = Subclusters.cut(scores.clusters, scores.groups)
+    parts = Parts.cut(scores.clusters, scores.groups)
     return np.bincount(parts.cluster, minlength=scores.n_clusters)
 
 
@@ -130,7 +113,7 @@ def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> Matri
     import torch
 
     assert scores.groups is not None
-    parts = Subclusters.cut(scores.clusters, scores.groups)
+    parts = Parts.cut(scores.clusters, scores.groups)
     sums = torch.zeros(len(parts.cluster), scores.n_clusters, dtype=torch.float64)
     done = 0
     for block, clusters in scores.blocks():
@@ -146,7 +129,7 @@ def counts_of_pair(
     values: NDArray[np.float64], of_a: NDArray[np.bool_], groups: Index, hit_rate: Matrix
 ) -> Matrix:
     """:func:`effective_counts_of_groups` of one pair, from its score differences; shape (2, 2)."""
-    parts = Subclusters.cut((~of_a).astype(np.int64), groups)
+    parts = Parts.cut((~of_a).astype(np.int64), groups)
     won = np.where(of_a, values > 0, values < 0) + (values == 0) / 2
     hits = np.bincount(parts.of_rows, won) / parts.sizes
     both = np.where(parts.cluster[:, None] == np.arange(2), 0.5, hits[:, None])
@@ -235,7 +218,7 @@ def group_p_value(
     """
     if of_a.all() or not of_a.any():
         return 1.0
-    parts = Subclusters.cut((~of_a).astype(np.int64), groups)
+    parts = Parts.cut((~of_a).astype(np.int64), groups)
     part, side, group, sizes = parts.of_rows, parts.cluster, parts.batch, parts.sizes
     fold = folds[np.unique(part, return_index=True)[1]]
     first, single = side == 0, np.bincount(group)[group] == 1
@@ -243,7 +226,7 @@ def group_p_value(
     if single.all() and across_folds(counts.sum(axis=0).max(), n_folds, n_folds):
         folds, fold = np.zeros_like(folds), np.zeros_like(fold)
     # Not means of scores: those of small groups would differ in skewness from those of large ones.
-    rank = _ranks(np.bincount(part, _ranks(values, folds)) / sizes, fold)
+    rank = ranks_within(np.bincount(part, ranks_within(values, folds)) / sizes, fold)
     n, n_first = (
         np.bincount(fold[some], minlength=n_folds).astype(float)
         for some in (single, single & first)
@@ -266,81 +249,10 @@ def group_p_value(
     return float(max(fewest, ndtr(-(excess - 0.5) / np.sqrt(max(variance, 1 / 12)))))
 
 
-def _ranks(values: NDArray[np.float64], folds: Index) -> NDArray[np.float64]:
-    """Ranks by fold and then by value; equal values of a fold share their mean rank."""
-    order = np.lexsort((values, folds))
-    new = (np.diff(values[order]) != 0) | (np.diff(folds[order]) != 0)
-    starts = np.concatenate([[0], np.flatnonzero(new) + 1, [len(values)]])
-    ranks = np.empty(len(values))
-    ranks[order] = np.repeat((starts[:-1] + starts[1:] - 1) / 2, np.diff(starts))
-    return ranks
-
-
 # --- batches --------------------------------------------------------------------------------------
-
-
-def check_overlap(
-    subclusters: Subclusters, names: NDArray[np.generic], consequence: str, required: bool = True
-) -> None:
-    """Warn if some pairs share no batch; raise an error if none does and that is ``required``.
-
-    ``consequence`` is the end of the warning: what this means for such pairs.
-    """
-    # A single observation cannot be held out, so it does not count.
-    table = np.where(subclusters.table > 1, subclusters.table, 0)
-    unknown = np.argwhere(np.triu(shared_batches(table) == 0, 1))
-    n_pairs = len(names) * (len(names) - 1) // 2
-    if len(unknown) == n_pairs and required:
-        raise InputError(
-            "no two clusters share a batch with at least two observations of each, so no pair can "
-            "be compared within a batch; leave batch out, or use batches that clusters share."
-        )
-    if len(unknown):
-        named = ", ".join(f"{names[i]}–{names[j]}" for i, j in unknown[:3])
-        warn(
-            f"{len(unknown)} of {n_pairs} pairs of clusters share no batch with at least two "
-            f"observations of each ({named}{', …' if len(unknown) > 3 else ''}), so {consequence}.",
-            BatchWarning,
-        )
 
 
 def shared_batches(counts: Index) -> Index:
     """Number of batches that two clusters share, shape (k, k), given their counts (B, k)."""
     occurs = (counts > 0).astype(np.int64)
     return occurs.T @ occurs
-
-
-def pair_weights(counts: Index) -> Matrix:
-    """Weight of one batch for every pair, n_i n_j / (n_i + n_j), given its counts (k,).
-
-    Both directions of a pair have the same weight.  A network that favours the larger of two
-    subclusters then gains on one side what it loses on the other, and the mean over batches is
-    unbiased.
-
-    Examples
-    --------
-    >>> pair_weights(np.array([10, 40, 0]))[0]
-    array([5., 8., 0.])
-    """
-    n = counts.astype(float)
-    return n[:, None] * n / np.maximum(n[:, None] + n, 1)
-
-
-def effective_counts(counts: Index) -> Matrix:
-    """Effective number of observations of i in the comparison with j, shape (k, k).
-
-    A weighted mean over batches, with weights v_b that sum to 1 and n_b observations, has the
-    variance Σ v_b² / n_b: the same as a plain mean of 1 / Σ(v_b² / n_b) observations.
-
-    Examples
-    --------
-    >>> float(effective_counts(np.array([[10, 10], [10, 10]]))[0, 1])  # as without batches
-    20.0
-    """
-    k = counts.shape[1]
-    total, squares = np.zeros((k, k)), np.zeros((k, k))
-    for n in counts:
-        weights = pair_weights(n)
-        total += weights
-        squares += weights**2 / np.maximum(n, 1)[:, None]
-    return np.divide(total**2, squares, out=np.zeros((k, k)), where=squares > 0)

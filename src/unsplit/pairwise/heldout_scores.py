@@ -11,6 +11,7 @@ of modern neural networks").
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,21 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from unsplit._typing import Index
-from unsplit.data.labels import EncodedLabels, Subclusters
+from unsplit.data.labels import EncodedLabels, Parts
 from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, usual_settings
-from unsplit.errors import ConfusionWarning, warn
+from unsplit.errors import ConfusionWarning, InputError, option, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training, judge_of
+from unsplit.networks.training.loop import TrainConfig, Training, judge_of
 from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import MOST_CONFUSIONS, count_confusions, directed_means, hit
-from unsplit.pairwise.groups import shared_batches
+from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
+from unsplit.pairwise.groups import deal_groups, shared_batches
 from unsplit.pairwise.result import PairwiseTVD, by_groups
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.stored_pairs import MOST_CONFUSIONS, count_confusions
 
 log = logging.getLogger("unsplit")
 
@@ -99,16 +100,12 @@ class Scorer:
 class Fitted:
     """Trained networks, the data they were trained on, and the estimate they gave.
 
-    ``clusters`` has the number of the network output for every row; ``names`` turns these numbers
-    into those of ``subclusters``, which are ordered by batch, then by cluster as in
-    ``result.cluster_ids``.
+    ``outputs`` says which cluster, within which batch, each output of the networks stands for.
     """
 
     rows: Rows
-    clusters: Index
+    outputs: Parts
     folds: list[Fold]
-    names: Index
-    subclusters: Subclusters
     result: PairwiseTVD
     trained: Trained
 
@@ -120,9 +117,10 @@ class Fitted:
     @property
     def scorer(self) -> Scorer:
         """The networks, ready to score new observations; the training data are not kept."""
-        shares = self.subclusters.sizes / self.result.sizes[self.subclusters.cluster]
-        subclusters = self.subclusters.cluster[self.names], np.log(shares[self.names])
-        return Scorer(self.networks, *subclusters, self.rows.first(1), self.result.temperature)
+        cluster = self.outputs.cluster
+        log_shares = np.log(self.outputs.sizes / self.result.sizes[cluster])
+        like, temperature = self.rows.first(1), self.result.temperature
+        return Scorer(self.networks, cluster, log_shares, like, temperature)
 
     @torch.no_grad()
     def assigned(self) -> Index:
@@ -135,18 +133,20 @@ class Fitted:
         result = self.result
         assigned = np.full(result.n_clusters, -1, np.int64)
         small = np.flatnonzero(result.too_small)
-        if len(small) == 0 or self.subclusters.n_batches > 1 or result.scores.groups is not None:
+        if len(small) == 0 or self.outputs.n_batches > 1 or result.scores.groups is not None:
             return assigned
-        index = np.flatnonzero(np.isin(self.subclusters.of_rows, small))
+        clusters = np.append(self.outputs.cluster, -1)[self.outputs.of_rows]
+        index = np.flatnonzero(np.isin(clusters, small))
         known = torch.from_numpy(~result.too_small)
         share = np.zeros((len(index), int(known.sum())))
         for network in self.networks:
             scores = _scores_of_rows(network, self.rows, index).cpu()
-            in_order = scores[:, np.argsort(self.names)].double()[:, known] / result.temperature
-            share += torch.softmax(in_order, dim=1).numpy() / len(self.networks)
+            in_order = scores[:, self.outputs.cluster.argsort()].double()[:, known]
+            share += torch.softmax(in_order / result.temperature, dim=1).numpy()
+        share /= len(self.networks)
         sure = share.max(axis=1) > 0.5
         best = np.flatnonzero(~result.too_small)[share.argmax(axis=1)]
-        assigned[self.subclusters.of_rows[index[sure]]] = best[sure]
+        assigned[clusters[index[sure]]] = best[sure]
         return assigned
 
 
@@ -161,126 +161,92 @@ def _scores_of_rows(network: Network, rows: Rows, index: Index) -> Tensor:
 def heldout_scores(
     networks: Sequence[Network],
     rows: Rows,
-    clusters: Index,
+    outputs: Parts,
     folds: Sequence[Fold],
     config: TrainConfig,
     rng: np.random.Generator,
     reporter: Reporter | None = None,
-    names: Index | None = None,
-    epochs: int = MAX_EPOCHS,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[HeldoutScores, History]:
-    """Train one network per fold and use it to score the ``test`` rows of its fold.
-
-    In the scores, output c of the networks is cluster ``names[c]``; by default, cluster c.
-    """
-    on_device = torch.from_numpy(clusters).to(next(networks[0].parameters()).device)
-    training = Training(
-        networks, rows, on_device, folds, config, rng,
-        epochs=epochs, reporter=reporter, checkpoint=checkpoint, ranks=current(),
-    )  # fmt: skip
+    """Train one network per fold and use it to score the ``test`` rows of its fold."""
+    on_device = torch.from_numpy(outputs.of_rows).to(next(networks[0].parameters()).device)
+    training = Training(networks, rows, on_device, folds, config, rng, reporter, checkpoint)
     history = training.run()
-    names = np.arange(networks[0].head.n_clusters) if names is None else names
-    tests = [fold.test for fold in folds]
-    return scores_of(networks, rows, clusters, tests, names, current()), history
+    return scores_of(networks, rows, outputs, [fold.test for fold in folds], current()), history
 
 
 def scores_of(
     networks: Sequence[Network],
     rows: Rows,
-    clusters: Index,
+    outputs: Parts,
     tests: Sequence[Index],
-    names: Index,
     ranks: Ranks = ALONE,
 ) -> HeldoutScores:
-    """Score the test rows of every network.
+    """Score the test rows of every network for all outputs; several processes score together.
 
-    In the scores, output c of the networks is cluster ``names[c]``; clusters are numbered as for
-    the networks.  Several processes score together.
+    Rows are ordered by fold, batch and cluster, as :func:`of_clusters` needs them.
     """
-    device = next(networks[0].parameters()).device
     # Sorted before and not after scoring, because sorting would copy all features.  Within a
     # cluster rows stay in the order of their content, so that sums do not depend on that of X.
-    tests = [test[np.argsort(names[clusters[test]], kind="stable")] for test in tests]
+    place = np.lexsort((outputs.cluster, outputs.batch)).argsort()
+    tests = [test[np.argsort(place[outputs.of_rows[test]], kind="stable")] for test in tests]
     test_rows = np.concatenate(tests)
     features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
-    places = np.split(features, np.cumsum([len(test) for test in tests])[:-1])
-    for network, test, place in zip(networks, tests, places, strict=True):
+    of_tests = np.split(features, np.cumsum([len(test) for test in tests])[:-1])
+    for network, test, part in zip(networks, tests, of_tests, strict=True):
         # Several processes compute a part each, and tell the others.
         mine = ranks.part(len(test))
-        network.features_of(rows, test[mine], place[mine])
-        place[:] = ranks.joined(torch.from_numpy(place[mine]), len(test)).numpy()
-    columns = torch.from_numpy(np.argsort(names)).to(device)
+        network.features_of(rows, test[mine], part[mine])
+        part[:] = ranks.joined(torch.from_numpy(part[mine]), len(test)).numpy()
     return HeldoutScores(
         features=features,
-        weights=np.stack([n.head.weight[columns].detach().cpu().numpy() for n in networks]),
-        bias=np.stack([n.head.bias[columns].detach().cpu().numpy() for n in networks]),
-        clusters=names[clusters[test_rows]],
+        weights=np.stack([n.head.weight.detach().cpu().numpy() for n in networks]),
+        bias=np.stack([n.head.bias.detach().cpu().numpy() for n in networks]),
+        clusters=outputs.of_rows[test_rows],
         folds=np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
         rows=test_rows,
     )
 
 
-def within_batches(scores: HeldoutScores, subclusters: Subclusters) -> HeldoutScores:
-    """Turn scores for subclusters into scores for clusters.
+def of_clusters(scores: HeldoutScores, outputs: Parts, factor: float = 1.0) -> HeldoutScores:
+    """Turn scores for outputs into scores for clusters, and multiply them by a factor.
 
-    The scores of an observation are those for the subclusters of its own batch.  Subclusters are
-    ordered by batch, then by cluster, so rows need not be sorted again.
+    With batches, the scores of an observation are those for the clusters within its own batch.
     """
-    if subclusters.n_batches == 1:
-        return scores
-    n_folds, n_batches, k = (
-        scores.n_folds,
-        subclusters.n_batches,
-        int(subclusters.cluster.max()) + 1,
-    )
+    n_folds, n_batches, k = scores.n_folds, outputs.n_batches, int(outputs.cluster.max()) + 1
     width = scores.features.shape[1]
     weights = np.zeros((n_folds, n_batches, k, width), np.float32)
     bias = np.full((n_folds, n_batches, k), -np.inf, np.float32)
-    weights[:, subclusters.batch, subclusters.cluster] = scores.weights
-    bias[:, subclusters.batch, subclusters.cluster] = scores.bias
+    weights[:, outputs.batch, outputs.cluster] = scores.weights * factor
+    bias[:, outputs.batch, outputs.cluster] = scores.bias * factor
     return replace(
         scores,
         weights=weights.reshape(-1, k, width),
         bias=bias.reshape(-1, k),
-        clusters=subclusters.cluster[scores.clusters],
-        batches=subclusters.batch[scores.clusters],
-        subclusters=subclusters.table,
+        clusters=outputs.cluster[scores.clusters],
+        batches=outputs.batch[scores.clusters] if n_batches > 1 else None,
+        batch_sizes=outputs.table if n_batches > 1 else None,
     )
 
 
 def validation_accuracy(
-    networks: Sequence[Network],
-    folds: Sequence[Fold],
-    rows: Rows,
-    subclusters: Subclusters,
-    clusters: Index | None = None,
-    names: Index | None = None,
+    networks: Sequence[Network], folds: Sequence[Fold], rows: Rows, outputs: Parts
 ) -> NDArray[np.float64]:
     """A of each network on its validation rows, compared within batches.
 
-    It is the ``mean_accuracy`` of the estimate that the networks would give.  Clusters and names
-    are those of the networks, if their outputs are not numbered as ``subclusters``.
+    It is the ``mean_accuracy`` of the estimate that the networks would give.
     """
-    clusters = subclusters.of_rows if clusters is None else clusters
-    names = np.arange(len(subclusters.cluster)) if names is None else names
     found = []
     for network, fold in zip(networks, folds, strict=True):
-        scores = scores_of([network], rows, clusters, [fold.validation], names)
-        scores = within_batches(scores, subclusters)
-        hit_rate = directed_means(scores, hit, device_for_sums())
+        scores = of_clusters(scores_of([network], rows, outputs, [fold.validation]), outputs)
+        hit_rate = directed_means(scores, hit)
         comparable = shared_batches(scores.batch_counts) > 0
         found.append(stats.mean_accuracy(stats.balanced_accuracy(hit_rate), comparable))
     return np.array(found)
 
 
 def best_of(
-    candidates: Sequence[Trained],
-    rows: Rows,
-    clusters: Index,
-    folds: Sequence[Fold],
-    names: Index,
-    subclusters: Subclusters,
+    candidates: Sequence[Trained], rows: Rows, outputs: Parts, folds: Sequence[Fold]
 ) -> Trained:
     """Choose among candidates by A, as training chooses the epoch.
 
@@ -289,8 +255,7 @@ def best_of(
     """
     judge = judge_of(folds)
     accuracy = [
-        judge(validation_accuracy(one.networks, folds, rows, subclusters, clusters, names))
-        for one in candidates
+        judge(validation_accuracy(one.networks, folds, rows, outputs)) for one in candidates
     ]
     chosen = np.nan_to_num(accuracy, nan=-1.0).argmax(axis=0)
     most = candidates[int(np.bincount(chosen).argmax())]
@@ -299,18 +264,17 @@ def best_of(
     # Calibrated each by itself, because scores of one kind are compared with those of another.
     factors = [best_factor(one.scores) for one in candidates]
     networks = [
-        Network(one.networks[fold], handed_on(names.size, factor).to(rows.device))
+        Network(one.networks[fold], handed_on(len(outputs.cluster), factor).to(rows.device))
         for fold, (one, factor) in enumerate((candidates[c], factors[c]) for c in chosen)
     ]
-    scores = scores_of(networks, rows, clusters, [f.test for f in folds], names, current())
+    scores = scores_of(networks, rows, outputs, [fold.test for fold in folds], current())
     name = " and ".join(candidates[c].name for c in np.unique(chosen))
     return replace(most, name=name, networks=networks, scores=scores)
 
 
 def summarize(
-    scores: HeldoutScores,
-    subclusters: Subclusters,
-    history: History,
+    trained: Trained,
+    outputs: Parts,
     labels: EncodedLabels,
     is_sparse: bool = False,
     groups: Index | None = None,
@@ -319,9 +283,9 @@ def summarize(
 
     ``groups`` has the group of every row of the data.
     """
-    factor = best_factor(scores)
-    scores = within_batches(scaled(scores, factor), subclusters)
-    result = estimate_of(scores, labels, history, 1 / factor, is_sparse)
+    factor = best_factor(trained.scores)
+    scores = of_clusters(trained.scores, outputs, factor)
+    result = estimate_of(scores, labels, trained.history, 1 / factor, is_sparse)
     return result if groups is None else by_groups(result, groups[scores.rows])
 
 
@@ -344,9 +308,7 @@ def estimate_of(
         "temperature": temperature,
     }
     if not is_sparse:
-        return PairwiseTVD(
-            hit_rate=directed_means(scores, hit, device_for_sums(), current()), **known
-        )
+        return PairwiseTVD(hit_rate=directed_means(scores, hit, current()), **known)
     misses, capped = count_confusions(scores, most=most, ranks=current())
     result = PairwiseTVD(hit_rate=None, misses=misses, capped=capped, **known)
     log.info("sparse estimate: %s confused pairs are stored", f"{len(result.pairs):,}")
@@ -390,25 +352,13 @@ def best_factor(scores: HeldoutScores) -> float:
     return float(np.exp(round(float(found.x), 2)))
 
 
-def scaled(scores: HeldoutScores, factor: float) -> HeldoutScores:
-    """Multiply all scores by a factor."""
-    kind = np.float32
-    return replace(
-        scores,
-        weights=(scores.weights * factor).astype(kind),
-        bias=(scores.bias * factor).astype(kind),
-    )
-
-
 def _every(scores: HeldoutScores, step: int) -> HeldoutScores:
     """Keep one of every ``step`` observations, the same ones whatever their order and names."""
     by_content = np.argsort(scores.features[:, 0], kind="stable")
     return scores.some(np.sort(by_content[::step]))
 
 
-def _cross_entropy(
-    scores: HeldoutScores, factor: float, weights: np.typing.NDArray[np.float64]
-) -> float:
+def _cross_entropy(scores: HeldoutScores, factor: float, weights: NDArray[np.float64]) -> float:
     """Cross-entropy of the held-out labels, with scores multiplied by the factor."""
     device = device_for_sums()
     weight = torch.from_numpy(weights).to(device)
@@ -418,3 +368,185 @@ def _cross_entropy(
         own = block.gather(1, clusters[:, None])[:, 0]
         total += float((weight[clusters] * (block.logsumexp(dim=1) - own)).sum())
     return total
+
+
+# --- folds ----------------------------------------------------------------------------------------
+
+# With fewer clusters than this, cross-fitting sets training rows aside to choose the epoch.
+FEW_CLUSTERS = 4
+
+USUAL_FOLDS = 5
+
+# Up to this many observations five folds take little time.
+MANY = 20_000
+# Of a large cluster a third is held out, a sixth chooses the epoch, and the rest is trained on; at
+# most these numbers.  With 200 held out of each, the standard error of a TVD is at most 0.05.
+LARGE = 300
+TESTED, VALIDATED, TRAINED = 200, 100, 600
+# Small clusters that hold less than this share of all observations are not worth five folds.
+NEGLIGIBLE = 0.01
+
+# So many folds are possible even if every cluster is smaller.
+ALWAYS_POSSIBLE = 10
+
+
+def crossfit_folds(
+    clusters: Index, n_folds: int, rng: np.random.Generator, groups: Index | None = None
+) -> list[Fold]:
+    """Make K folds, stratified by cluster, in which every observation is tested once.
+
+    The members of a cluster are dealt to the folds in turn, starting where the last cluster
+    stopped.  Fold sizes thus differ by at most one, and a cluster smaller than ``n_folds`` is
+    tested in as many folds as it has members.  A cluster of one observation, or of one group, is
+    always in the training rows and never tested, because its score would come from a network that
+    never saw it.
+
+    The accuracy of a network is validated on the test rows of its fold; this is safe because its
+    epoch is chosen by the *other* folds (:class:`unsplit.networks.training.loop.Stopping`).  With
+    few clusters that could still favour the tested pairs, so a share of the training rows is set
+    aside instead, if the clusters are large enough.
+
+    Examples
+    --------
+    >>> folds = crossfit_folds(np.repeat([0, 1, 2, 3], 3), 3, np.random.default_rng(0))
+    >>> [fold.test.tolist() for fold in folds]  # one of every cluster in each fold
+    [[2, 3, 8, 11], [1, 4, 6, 10], [0, 5, 7, 9]]
+    """
+    if groups is None:
+        fold_of, sizes = _dealt(clusters, n_folds, rng), np.bincount(clusters)
+    else:
+        fold_of = deal_groups(clusters, groups, np.full(n_folds, 1 / n_folds))
+        sizes = np.bincount(Parts.cut(clusters, groups).cluster)
+    folds = _folds_of(fold_of, n_folds)
+    if groups is not None:
+        folds = [fold for fold in folds if len(fold.test)]
+    if len(sizes) < FEW_CLUSTERS and sizes.min() >= 2 * n_folds:
+        folds = [validated_inside(fold, clusters, rng, groups) for fold in folds]
+    return folds
+
+
+def holdout_fold(
+    clusters: Index, share: float, rng: np.random.Generator, groups: Index | None = None
+) -> Fold:
+    """Make one split: test a share of every cluster, and validate on the same share of the rest.
+
+    At least one observation of each cluster stays in the training rows, and a cluster has a test
+    row before it has one for validation.  Groups are held out as a whole.
+
+    Examples
+    --------
+    >>> fold = holdout_fold(np.repeat([0, 1], 5), 0.2, np.random.default_rng(0))
+    >>> len(fold.train), len(fold.validation), len(fold.test)
+    (6, 2, 2)
+    """
+    if groups is not None:
+        rest, test = _split_by_group(clusters, groups, share)
+        inner, validation = _split_by_group(clusters[rest], groups[rest], share)
+        return Fold(rest[inner], rest[validation], test)
+    sizes = np.bincount(clusters)
+    n_test = _share(sizes, share)
+    counts = n_test, _share(sizes - n_test, share), sizes
+    test, validation, train = _parts(_shuffled_by_cluster(clusters, rng), sizes, counts)
+    return Fold(train, validation, test)
+
+
+def validated_inside(
+    fold: Fold, clusters: Index, rng: np.random.Generator, groups: Index | None = None
+) -> Fold:
+    """Validate on a fifth of the training rows instead of the test rows."""
+    own = clusters[fold.train]
+    if groups is not None:
+        kept, aside = _split_by_group(own, groups[fold.train], 0.2)
+    else:
+        inner = holdout_fold(own, 0.2, rng)
+        kept, aside = np.concatenate([inner.train, inner.validation]), inner.test
+    return Fold(fold.train[kept], fold.train[aside], fold.test)
+
+
+def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> list[Fold]:
+    """Make as many folds as the sizes of the clusters ask for.
+
+    Among very many observations, a large cluster is precise enough if a part of it is held out
+    once.  If nearly all observations are in large clusters there is one fold, and its network is
+    trained on a part of every cluster.  Otherwise small clusters are tested in ``n_folds`` folds,
+    as by :func:`crossfit_folds`, and large ones in the first fold alone.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> [len(fold.test) for fold in folds_by_need(np.repeat([0, 1], 20_000), 5, rng)]
+    [400]
+    >>> [len(fold.test) for fold in folds_by_need(np.repeat(np.arange(4), 50), 5, rng)]
+    [40, 40, 40, 40, 40]
+    """
+    sizes = np.bincount(clusters)
+    large = sizes >= LARGE
+    if sizes[~large].sum() < NEGLIGIBLE * len(clusters):
+        large[:] = True
+    few = len(sizes) < FEW_CLUSTERS and not large.all()
+    if len(clusters) <= MANY or few or not large.any():
+        return crossfit_folds(clusters, n_folds, rng)
+    order = _shuffled_by_cluster(clusters, rng)
+    order, sizes = order[large[clusters[order]]], sizes[large]
+    # Of a cluster of two or three observations one is tested; one alone is trained on.
+    n_tested = np.minimum(np.clip(sizes // 3, 1, TESTED), sizes - 1)
+    counts = n_tested, np.minimum(sizes // 6, VALIDATED), np.full_like(sizes, TRAINED)
+    test, validation, train = _parts(order, sizes, counts)
+    if large.all():
+        return [Fold(train, validation, test)]
+    small, always = np.flatnonzero(~large[clusters]), np.concatenate([train, validation])
+    first, *others = [
+        Fold(np.concatenate([small[fold.train], always]), small[fold.test], small[fold.test])
+        for fold in _folds_of(_dealt(clusters[small], n_folds, rng), n_folds)
+    ]
+    both = np.concatenate([first.test, test])
+    return [Fold(first.train, both, both), *others]
+
+
+def require_folds(n_folds: int, clusters: Index) -> None:
+    """Refuse so many folds that most would hold out next to nothing; ten are always possible."""
+    largest = int(np.bincount(clusters[clusters >= 0]).max())
+    if n_folds > max(largest, ALWAYS_POSSIBLE):
+        raise InputError(
+            f"{option('cv')} must be at most {max(largest, ALWAYS_POSSIBLE)}, the size of the "
+            f"largest cluster or {ALWAYS_POSSIBLE}, got {n_folds}; 5 is usual."
+        )
+
+
+def _folds_of(fold_of: Index, n_folds: int) -> list[Fold]:
+    """Folds that are validated on what they test; −1 is always trained on."""
+    tests = [np.flatnonzero(fold_of == fold) for fold in range(n_folds)]
+    return [Fold(np.flatnonzero(fold_of != fold), t, t) for fold, t in enumerate(tests)]
+
+
+def _dealt(clusters: Index, n_folds: int, rng: np.random.Generator) -> Index:
+    """Deal the members of every cluster to the folds; −1 for clusters of one."""
+    order = _shuffled_by_cluster(clusters, rng)
+    order = order[np.bincount(clusters)[clusters[order]] > 1]
+    fold_of = np.full(len(clusters), -1)
+    fold_of[order] = np.arange(len(order)) % n_folds
+    return fold_of
+
+
+def _split_by_group(clusters: Index, groups: Index, share: float) -> tuple[Index, Index]:
+    """Positions to train on, and a share of whole groups to hold out."""
+    held_out = deal_groups(clusters, groups, [1 - share, share]) == 1
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def _parts(order: Index, sizes: Index, counts: Sequence[Index]) -> list[Index]:
+    """Consecutive parts with so many rows of each cluster, from rows grouped by cluster."""
+    rank = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ends = np.repeat(np.cumsum([np.zeros_like(sizes), *counts], 0), sizes, axis=1)
+    return [np.sort(order[(rank >= start) & (rank < end)]) for start, end in pairwise(ends)]
+
+
+def _shuffled_by_cluster(clusters: Index, rng: np.random.Generator) -> Index:
+    """Row indices grouped by cluster, in random order within each."""
+    return np.lexsort((rng.random(len(clusters)), clusters))
+
+
+def _share(sizes: Index, fraction: float) -> Index:
+    """A share of each size, at least one, but always leaving one."""
+    wanted = np.maximum(np.rint(sizes * fraction).astype(np.int64), 1)
+    return np.clip(np.minimum(wanted, sizes - 1), 0, None)

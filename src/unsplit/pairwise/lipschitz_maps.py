@@ -45,7 +45,7 @@ from unsplit.devices import generator_of, private_randomness
 from unsplit.networks.network import OwnNumbers
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import epoch_minibatches, mean_of_others, own
-from unsplit.pairwise.folds import crossfit_folds
+from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, NULL_REACH
 
 Array = NDArray[np.float64]

@@ -5,24 +5,22 @@ NumPy only; torch is imported when something must be computed from the scores.
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from types import ModuleType
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.saving import data_frame, replacing
 from unsplit.errors import InputError, check_choice, check_flag, is_number, numeric_array, shown
 from unsplit.networks.training.progress import History
-from unsplit.pairwise import groups as of_groups
+from unsplit.pairwise import divergences, groups
 from unsplit.pairwise import statistics as stats
+from unsplit.pairwise.divergences import DIVERGENCES, HeldoutScores, ScoreCounts
 from unsplit.pairwise.saved_estimates import read_estimate, write_estimate
-from unsplit.pairwise.scores import DIVERGENCES, HeldoutScores, ScoreCounts
 from unsplit.pairwise.stored_pairs import PairMatrix, StoredPairs
 
 
@@ -130,27 +128,46 @@ class PairwiseTVD:
         return self.n_heldout == 0
 
     @cached_property
-    def pairs(self) -> Any:
-        """What is known of the pairs, which a sparse estimate stores differently."""
-        if self.misses is not None:
-            return StoredPairs(self.misses, self.capped, self.n_heldout, self.scores)
-        return AllPairs(self.hit_rate, self.n_heldout, self.n_groups, self.n_effective, self.scores)
+    def pairs(self) -> StoredPairs:
+        """The pairs that a sparse estimate stores, and what is known of them."""
+        return StoredPairs(self.misses, self.n_heldout, self.scores)
+
+    @property
+    def _listed(self) -> tuple[Index, Index]:
+        """The two clusters of each pair, or of each pair that is stored."""
+        if self.is_sparse:
+            return self.pairs.left, self.pairs.right
+        return np.triu_indices(self.n_clusters, 1)
+
+    @cached_property
+    def _counted(self) -> Index | Matrix:
+        """Numbers of held-out observations for errors and intervals: per cluster or per pair."""
+        if self.n_effective is not None:
+            return self.n_effective
+        if self.scores.batch_sizes is None:
+            return self.n_heldout
+        return stats.effective_counts(self.scores.batch_counts)
+
+    def _matrix(self, statistic: stats.Statistic, diagonal: float) -> Any:
+        """A statistic of the hit rates of all pairs."""
+        if self.is_sparse:
+            return self.pairs.matrix(statistic, diagonal)
+        return _finished(statistic(self.hit_rate, self._counted), diagonal)
 
     @cached_property
     def balanced_accuracy(self) -> Any:
         """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
-        return self.pairs.values(lambda hits, n: (stats.balanced_accuracy(hits),), 0.5)[0]
+        return self._matrix(lambda hits, n: stats.balanced_accuracy(hits), 0.5)
 
     @cached_property
     def tvd(self) -> Any:
         """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
-        return self.pairs.values(lambda hits, n: (stats.tvd(hits),), 0.0)[0]
+        return self._matrix(lambda hits, n: stats.tvd(hits), 0.0)
 
     @cached_property
     def stderr(self) -> Any:
         """Standard error of ``tvd``, zero on the diagonal."""
-        n_folds = self.scores.n_folds
-        return self.pairs.values(lambda hits, n: (stats.tvd_stderr(hits, n, n_folds),), 0.0)[0]
+        return self._matrix(partial(stats.tvd_stderr, n_folds=self.scores.n_folds), 0.0)
 
     @cached_property
     def tvd_error(self) -> Any:
@@ -159,7 +176,10 @@ class PairwiseTVD:
         It is zero unless observations had more confusions than a sparse estimate keeps
         (:attr:`capped`); each of these may have missed a confusion with any other cluster.
         """
-        return self.pairs.tvd_error()
+        if self.capped is None:
+            return _finished(np.zeros_like(self.hit_rate), 0.0)
+        share = self.capped / np.maximum(self.n_heldout, 1)
+        return PairMatrix(self.pairs, lambda i, j: np.minimum(share[i] + share[j], 1.0), 0.0)
 
     @cached_property
     def p_value(self) -> Any:
@@ -170,18 +190,27 @@ class PairwiseTVD:
         their means.  Of a pair that a sparse estimate does not store, every observation of one
         cluster scores above every observation of the other, so its p-value is known as well.
         """
-        return self.pairs.p_values()
+        if self.is_sparse:
+            return self.pairs.p_values()
+        if self.n_groups is not None:
+            return _finished(groups.group_p_values(self.scores), 1.0)
+        return _finished(divergences.p_values(self.scores), 1.0)
 
     @cached_property
     def p_adjusted(self) -> Any:
         """``p_value`` times :attr:`n_possibly_equal`, at most 1, as in the merge tables."""
-        n = self.n_possibly_equal
-        return self.pairs.map(self.p_value, lambda p: stats.adjust_for_pairs(p, n))
+        adjusted = partial(stats.adjust_for_pairs, n_pairs=self.n_possibly_equal)
+        if self.is_sparse:
+            return self.p_value.map(adjusted)
+        return _finished(adjusted(self.p_value), 1.0)
 
     @cached_property
     def n_possibly_equal(self) -> int:
         """Estimate of how many pairs at most come from one distribution each."""
-        return stats.possibly_equal(self.pairs.n_below(self.balanced_accuracy), self.n_clusters)
+        below = _values(self.balanced_accuracy, *self._listed) <= 0.5
+        # Of two clusters without held-out observations nothing is known.
+        unknown = math.comb(int(self.too_small.sum()), 2) if self.is_sparse else 0
+        return stats.possibly_equal(int(below.sum()) + unknown, self.n_clusters)
 
     @cached_property
     def mean_accuracy(self) -> float:
@@ -189,21 +218,32 @@ class PairwiseTVD:
 
         It needs no ground truth.
         """
-        return float(self.pairs.mean(self.balanced_accuracy))
+        if self.is_sparse:
+            return self.pairs.mean_accuracy(self.balanced_accuracy)
+        everywhere = self.scores.batch_sizes is None and self.n_groups is None
+        known = None if everywhere else self.comparable
+        return stats.mean_accuracy(self.balanced_accuracy, known)
 
-    @property
+    @cached_property
     def n_batches(self) -> Any:
         """Number of batches in which each pair is compared, shape (k, k); 1 without batches.
 
         Pairs with 0 cannot be compared: their distances and p-values are 1, and their intervals
         cover all possible values.
         """
-        return self.pairs.n_batches
+        if self.scores.batch_sizes is None:
+            return self._matrix(lambda hits, n: np.ones(hits.shape, np.int64), 1)
+        return groups.shared_batches(self.scores.batch_counts)
 
     @property
     def comparable(self) -> Any:
         """Whether the two clusters of a pair could be compared, shape (k, k)."""
-        return self.pairs.comparable
+        if self.n_groups is not None:
+            known = self.n_groups > 0
+            return (known & known[:, None]) | np.eye(len(known), dtype=bool)
+        if self.scores.batch_sizes is not None:
+            return self.n_batches > 0
+        return self._matrix(lambda hits, n: np.ones(hits.shape, bool), True)
 
     def divergence(self, name: str = "tv") -> Any:
         """Compute another distance in [0, 1] for every pair, from the same scores.
@@ -218,8 +258,7 @@ class PairwiseTVD:
         Returns
         -------
         ndarray of shape (k, k) or PairMatrix
-            In a sparse estimate, pairs that are not stored have the distance 1.  For "tv" and
-            "auc" that is their value; for the others it is an upper bound.
+            A sparse estimate computes it for the pairs that are asked for.
 
         Examples
         --------
@@ -234,63 +273,16 @@ class PairwiseTVD:
             return self.tvd
         computed: dict[str, Any] = self.__dict__.setdefault("_divergences", {})
         if name not in computed:
-            computed[name] = self.pairs.divergence(name)
+            computed[name] = self._divergence(name)
         return computed[name]
 
-    def divergence_of(self, name: str, left: ArrayLike, right: ArrayLike) -> Matrix:
-        """A divergence of some pairs; a sparse estimate does not compute those of all for it.
-
-        Parameters
-        ----------
-        name : {"tv", "lecam", "js", "hellinger", "auc"}
-            Or "overlap", if the estimate is not sparse.
-        left, right : array-likes of shape (p,)
-            Positions of the clusters of each pair in ``cluster_ids``.
-
-        Returns
-        -------
-        ndarray of shape (p,)
-
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
-        >>> bool(result.divergence_of("js", np.array([0]), np.array([1]))[0] > 0.5)
-        True
-        """
-        check_choice("name", name, tuple(DIVERGENCES))
-        left, right = positions(left, right, self.n_clusters)
-        if name == "tv" or not self.is_sparse:
-            return np.asarray(self.divergence(name)[left, right])
-        found: Matrix = self.pairs.divergence_of(name, left, right)
-        return found
-
-    def p_value_of(self, left: ArrayLike, right: ArrayLike) -> Matrix:
-        """p-values of some pairs; a sparse estimate does not compute those of all for it.
-
-        Parameters
-        ----------
-        left, right : array-likes of shape (p,)
-            Positions of the clusters of each pair in ``cluster_ids``.
-
-        Returns
-        -------
-        ndarray of shape (p,)
-
-        Examples
-        --------
-        >>> import unsplit
-        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-        >>> result = unsplit.pairwise_tvd(X, labels, cv=2, form="sparse", random_state=0)
-        >>> bool(result.p_value_of(np.array([0]), np.array([1]))[0] < 1e-6)
-        True
-        """
-        left, right = positions(left, right, self.n_clusters)
-        found: Matrix = (
-            self.pairs.p_value_of(left, right) if self.is_sparse else self.p_value[left, right]
+    def _divergence(self, name: str) -> Any:
+        if self.is_sparse:
+            return self.pairs.divergence(name)
+        found = divergences.divergence(self.scores, name)
+        return _finished(
+            found if self.n_groups is None else np.where(self.comparable, found, 1.0), 0.0
         )
-        return found
 
     def nearest(self, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
         """The nearest of some clusters to each of them, and its TVD; infinite if there is none.
@@ -314,8 +306,11 @@ class PairwiseTVD:
         >>> result.nearest(np.ones(3, bool))[0][:2]
         array([1, 0])
         """
-        found: tuple[Index, Matrix] = self.pairs.nearest(self.tvd, among)
-        return found
+        if self.is_sparse:
+            return self.pairs.nearest(self.tvd, among)
+        others = self.comparable & among & among[:, None] & ~np.eye(len(among), dtype=bool)
+        distances = np.where(others, self.tvd, np.inf)
+        return distances.argmin(axis=1), distances.min(axis=1)
 
     def reordered(self, order: Index) -> "PairwiseTVD":
         """Return the same estimate with its clusters in another order.
@@ -337,7 +332,13 @@ class PairwiseTVD:
         >>> result.reordered(np.array([1, 0])).cluster_ids
         array([1, 0])
         """
-        order = permutation(order, self.n_clusters)
+        given, k = numeric_array("order", order, 1), self.n_clusters
+        if not np.array_equal(np.sort(given), np.arange(k)):
+            raise InputError(
+                f"order must hold each of 0 to {k - 1} once, got {shown(order)}; pass the "
+                "positions of all clusters."
+            )
+        order = given.astype(np.int64)
         known: dict[str, Any] = {name: of for name, of in vars(self).items() if of is not None}
         of_clusters = {"cluster_ids", "sizes", "n_heldout", "n_groups", "capped"} & known.keys()
         of_pairs, both = {"hit_rate", "n_effective"} & known.keys(), np.ix_(order, order)
@@ -375,11 +376,12 @@ class PairwiseTVD:
         """
         if not is_number(level) or not 0 < level < 1:
             raise InputError(f"level must be between 0 and 1, got {shown(level)}; 0.95 is usual.")
-        n_folds = self.scores.n_folds
-        low, high = self.pairs.values(
-            lambda hits, n: stats.tvd_interval(hits, n, level, n_folds), 0.0
-        )
-        return low, high
+        ends = partial(stats.tvd_interval, level=level, n_folds=self.scores.n_folds)
+        if self.is_sparse:
+            sides = (lambda hits, n: ends(hits, n)[0], lambda hits, n: ends(hits, n)[1])
+            return self.pairs.matrix(sides[0], 0.0), self.pairs.matrix(sides[1], 0.0)
+        low, high = ends(self.hit_rate, self._counted)
+        return _finished(low, 0.0), _finished(high, 0.0)
 
     def table(self, level: float = 0.95) -> dict[str, NDArray[Any]]:
         """List the pairs, closest first; of a sparse estimate those that are stored.
@@ -403,8 +405,8 @@ class PairwiseTVD:
         >>> list(result.table())[:5]
         ['cluster_a', 'cluster_b', 'tvd', 'low', 'high']
         """
-        i, j = self.pairs.left, self.pairs.right
-        order = np.argsort(_listed(self.balanced_accuracy, i, j), kind="stable")
+        i, j = self._listed
+        order = np.argsort(_values(self.balanced_accuracy, i, j), kind="stable")
         low, high = self.confidence_interval(level)
         columns = {
             "tvd": self.tvd,
@@ -415,7 +417,7 @@ class PairwiseTVD:
             "p_value": self.p_value,
             "p_adjusted": self.p_adjusted,
         }
-        of_pairs = {name: _listed(matrix, i, j)[order] for name, matrix in columns.items()}
+        of_pairs = {name: _values(matrix, i, j)[order] for name, matrix in columns.items()}
         i, j = i[order], j[order]
         return {
             "cluster_a": self.cluster_ids[i],
@@ -424,7 +426,17 @@ class PairwiseTVD:
             "n_a": self.n_heldout[i],
             "n_b": self.n_heldout[j],
             "too_small": self.too_small[i] | self.too_small[j],
-        } | self.pairs.more_columns(i, j)
+        } | self._more_columns(i, j)
+
+    def _more_columns(self, i: Index, j: Index) -> dict[str, NDArray[Any]]:
+        """Columns of held-out observations in the batches of both, or of held-out groups."""
+        if self.n_groups is not None:
+            return {"groups_a": self.n_groups[i], "groups_b": self.n_groups[j]}
+        if self.scores.batch_sizes is None:
+            return {}
+        counts = self.scores.batch_counts
+        met = counts.T @ (counts > 0)
+        return {"n_a": met[i, j], "n_b": met[j, i], "n_batches": self.n_batches[i, j]}
 
     def to_frame(self, level: float = 0.95) -> Any:
         """:meth:`table` as a pandas DataFrame.
@@ -505,15 +517,19 @@ class PairwiseTVD:
         ...
         unsplit.errors.InputError: these distances were saved without the held-out scores, ...
         """
-        fields, p_value = read_estimate(path)
+        fields, known = read_estimate(path)
         result = cls(**fields)
-        result.__dict__["p_value"] = result.pairs.with_p_values(p_value)
+        p_value = result.pairs.p_values(known) if result.is_sparse else _finished(known, 1.0)
+        result.__dict__["p_value"] = p_value
         return result
 
     def __repr__(self) -> str:
         folds = f" in {self.scores.n_folds} folds" if self.method == "crossfit" else ""
+        pairs = f"{math.comb(self.n_clusters, 2):,} pairs"
+        if self.is_sparse:
+            pairs = f"{len(self.pairs):,} of {pairs} are ever confused"
         return (
-            f"PairwiseTVD: {self.n_clusters:,} clusters, {self.pairs.in_words()}, "
+            f"PairwiseTVD: {self.n_clusters:,} clusters, {pairs}, "
             f"{int(self.n_heldout.sum()):,} of {int(self.sizes.sum()):,} held out{folds}"
             f"{self._remarks()}\n"
             f"  mean accuracy A {self.mean_accuracy:.3f}, closest {self._closest(3) or 'none'}"
@@ -521,8 +537,8 @@ class PairwiseTVD:
 
     def _closest(self, n: int) -> str:
         """The n closest pairs and their TVD, or all if they are fewer."""
-        i, j = self.pairs.left, self.pairs.right
-        accuracy = _listed(self.balanced_accuracy, i, j)
+        i, j = self._listed
+        accuracy = _values(self.balanced_accuracy, i, j)
         n = min(n, len(accuracy))
         first = np.sort(np.argpartition(accuracy, n - 1)[:n]) if n else np.zeros(0, np.int64)
         first = first[np.argsort(accuracy[first], kind="stable")]
@@ -542,216 +558,58 @@ class PairwiseTVD:
             remarks.append(f", {n_capped:,} observations with too many confusions to keep")
         if self.n_groups is not None:
             remarks.insert(0, f" in {int(self.n_groups.sum()):,} whole groups")
-        elif self.scores.subclusters is not None:
+        elif self.scores.batch_sizes is not None:
             remarks.insert(0, f" within {self.scores.n_batches} batches")
         return "".join(remarks)
 
 
-class AllPairs:
-    """What is known of all pairs of clusters, in (k, k) arrays."""
-
-    def __init__(
-        self,
-        hit_rate: Matrix,
-        n_heldout: Index,
-        n_groups: Index | None,
-        n_effective: Matrix | None,
-        scores: HeldoutScores,
-    ) -> None:
-        self.hit_rate, self.n_heldout, self.scores = hit_rate, n_heldout, scores
-        self.n_groups, self.n_effective = n_groups, n_effective
-
-    def __len__(self) -> int:
-        """Number of pairs."""
-        return math.comb(len(self.hit_rate), 2)
-
-    @property
-    def left(self) -> Index:
-        """One cluster of each pair."""
-        return np.triu_indices(len(self.hit_rate), 1)[0]
-
-    @property
-    def right(self) -> Index:
-        """The other cluster of each pair."""
-        return np.triu_indices(len(self.hit_rate), 1)[1]
-
-    @cached_property
-    def n_batches(self) -> Index:
-        """Number of batches in which each pair is compared."""
-        if self.scores.subclusters is None:
-            return np.ones(self.hit_rate.shape, np.int64)
-        return of_groups.shared_batches(self.scores.batch_counts)
-
-    @property
-    def comparable(self) -> NDArray[np.bool_]:
-        """Whether the two clusters of a pair could be compared."""
-        if self.n_groups is not None:
-            known = (self.n_groups > 0) & (self.n_groups > 0)[:, None]
-            return known | np.eye(len(known), dtype=bool)
-        if self.scores.subclusters is None:
-            return np.ones(self.hit_rate.shape, bool)
-        return self.n_batches > 0
-
-    @cached_property
-    def counted(self) -> Index | Matrix:
-        """Numbers of held-out observations for errors and intervals: per cluster or per pair."""
-        if self.n_effective is not None:
-            return self.n_effective
-        if self.scores.subclusters is None:
-            return self.n_heldout
-        return of_groups.effective_counts(self.scores.batch_counts)
-
-    def values(self, statistic: stats.Statistic, diagonal: float) -> tuple[Matrix, ...]:
-        """Statistics of the hit rates of all pairs."""
-        found = statistic(self.hit_rate, self.counted)
-        for matrix in found:
-            np.fill_diagonal(matrix, diagonal)
-        return tuple(map(_frozen, found))
-
-    def map(self, values: Matrix, function: Callable[[Matrix], Matrix]) -> Matrix:
-        """A function of the values of all pairs."""
-        return _frozen(function(values))
-
-    def tvd_error(self) -> Matrix:
-        """Zero, because all confusions are counted."""
-        return _frozen(np.zeros_like(self.hit_rate))
-
-    def p_values(self) -> Matrix:
-        """One-sided p-values of all pairs."""
-        if self.scores.groups is not None:
-            return _frozen(of_groups.group_p_values(self.scores))
-        return _frozen(divergences().p_values(self.scores))
-
-    def with_p_values(self, known: Matrix) -> Matrix:
-        """The same, from a file."""
-        return _frozen(known)
-
-    def divergence(self, name: str) -> Matrix:
-        """A divergence other than "tv"."""
-        found = divergences().divergence(self.scores, name)
-        return _frozen(found if self.n_groups is None else np.where(self.comparable, found, 1.0))
-
-    def n_below(self, accuracy: Matrix) -> int:
-        """Number of pairs whose accuracy is at most one half."""
-        return int(np.triu(accuracy <= 0.5, 1).sum())
-
-    def mean(self, accuracy: Matrix) -> float:
-        """Mean accuracy over all pairs that could be compared."""
-        all_pairs = self.scores.subclusters is None and self.n_groups is None
-        return stats.mean_accuracy(accuracy, None if all_pairs else self.comparable)
-
-    def nearest(self, tvd: Matrix, among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
-        """The nearest of some clusters to each of them."""
-        others = self.comparable & among & among[:, None] & ~np.eye(len(among), dtype=bool)
-        distances = np.where(others, tvd, np.inf)
-        return distances.argmin(axis=1), distances.min(axis=1)
-
-    def more_columns(self, i: Index, j: Index) -> dict[str, NDArray[Any]]:
-        """Columns of held-out observations in the batches of both, or of held-out groups."""
-        if self.n_groups is not None:
-            return {"groups_a": self.n_groups[i], "groups_b": self.n_groups[j]}
-        if self.scores.subclusters is None:
-            return {}
-        counts = self.scores.batch_counts
-        met = counts.T @ (counts > 0)
-        return {"n_a": met[i, j], "n_b": met[j, i], "n_batches": self.n_batches[i, j]}
-
-    def in_words(self) -> str:
-        """How many pairs there are."""
-        return f"{len(self):,} pairs"
+# Rows of a matrix that are written at a time.
+ROWS_AT_ONCE = 2_048
 
 
-def write_tvd(path: str | os.PathLike[str], result: PairwiseTVD, tile: int = 2_048) -> None:
+def write_tvd(path: str | os.PathLike[str], result: PairwiseTVD) -> None:
     """Write the total variation distances of all pairs as float32, shape (k, k), to a .npy file.
 
     It is written block by block, and ``numpy.load(path, mmap_mode="r")`` reads any part of it.
-
-    Examples
-    --------
-    >>> import tempfile, unsplit
-    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 50, random_state=0)
-    >>> result = unsplit.pairwise_tvd(X, labels, cv=2, random_state=0)
-    >>> path = tempfile.mkdtemp() + "/tvd.npy"
-    >>> write_tvd(path, result)
-    >>> np.load(path, mmap_mode="r").shape
-    (2, 2)
     """
     k = result.n_clusters
     with replacing(path) as new:
         out = np.lib.format.open_memmap(new, "w+", np.float32, (k, k))
-        for start in range(0, k, tile):
-            rows = slice(start, min(start + tile, k))
-            if result.hit_rate is None:
-                out[rows] = result.tvd[np.arange(k)[rows, None], np.arange(k)]
-            else:
-                both = result.hit_rate[rows] + result.hit_rate[:, rows].T
-                out[rows] = np.clip(both - 1, 0.0, 1.0)
-        np.fill_diagonal(out, 0.0)
+        for start in range(0, k, ROWS_AT_ONCE):
+            rows = np.arange(start, min(start + ROWS_AT_ONCE, k))
+            out[rows] = result.tvd[rows[:, None], np.arange(k)]
         out.flush()
 
 
 def estimate_of_some(result: PairwiseTVD, index: Index) -> PairwiseTVD:
     """The estimate from some of the held-out observations, whose positions ascend."""
-    scores, functions = result.scores.some(index), divergences()
-    hit_rate = functions.directed_means(scores, functions.hit, functions.device_for_sums())
+    scores = result.scores.some(index)
+    hit_rate = divergences.directed_means(scores, divergences.hit)
     n_heldout = scores.counts.sum(axis=0)
     found = replace(result, scores=scores, n_heldout=n_heldout, hit_rate=hit_rate)
     return found if scores.groups is None else by_groups(found, scores.groups)
 
 
-def by_groups(result: PairwiseTVD, groups: Index) -> PairwiseTVD:
+def by_groups(result: PairwiseTVD, group_of: Index) -> PairwiseTVD:
     """The same estimate with errors and tests that count groups instead of observations.
 
-    ``groups`` has the group of each held-out observation; every group is in one fold.  Clusters of
-    which no group was held out cannot be compared: their TVD is 1.
+    ``group_of`` has the group of each held-out observation; every group is in one fold.  Clusters
+    of which no group was held out cannot be compared: their TVD is 1.
     """
-    scores = replace(result.scores, groups=groups)
-    n_effective = of_groups.effective_counts_of_groups(scores, result.hit_rate)
-    n_groups = of_groups.held_out_groups(scores)
+    scores = replace(result.scores, groups=group_of)
+    n_effective = groups.effective_counts_of_groups(scores, result.hit_rate)
+    n_groups = groups.held_out_groups(scores)
     found = replace(result, scores=scores, n_groups=n_groups, n_effective=n_effective)
     return replace(found, hit_rate=np.where(found.comparable, result.hit_rate, 1.0))
 
 
-def divergences() -> ModuleType:
-    """The module that computes from the scores, imported when first used because it needs torch."""
-    from unsplit.pairwise import divergences
-
-    return divergences
-
-
-def permutation(order: Any, k: int) -> Index:
-    """The positions of all k clusters, each once, or an error."""
-    found = numeric_array("order", order, 1)
-    if not np.array_equal(np.sort(found), np.arange(k)):
-        raise InputError(
-            f"order must hold each of 0 to {k - 1} once, got {shown(order)}; pass the positions of "
-            "all clusters."
-        )
-    return found.astype(np.int64)
-
-
-def positions(left: ArrayLike, right: ArrayLike, k: int) -> tuple[Index, Index]:
-    """Both as arrays of whole numbers, or an error that says what they must be."""
-    try:
-        sides = np.asarray(left), np.asarray(right)
-    except ValueError:  # lists of different lengths
-        sides = np.empty(0), np.empty(0)
-    for name, given, side in zip(("left", "right"), (left, right), sides, strict=True):
-        fits = side.dtype.kind in "iu" and side.ndim == 1 and len(side) == len(sides[0])
-        if not fits or (len(side) and not 0 <= side.min() <= side.max() < k):
-            raise InputError(
-                f"{name} must be a list of positions of clusters, from 0 to {k - 1}, one for each "
-                f"pair, got {shown(given)}."
-            )
-    return sides[0].astype(np.int64), sides[1].astype(np.int64)
-
-
-def _listed(matrix: Any, i: Index, j: Index) -> NDArray[Any]:
+def _values(matrix: Any, i: Index, j: Index) -> NDArray[Any]:
     """The values of the pairs (i, j), which are all that are stored."""
     found: NDArray[Any] = matrix.values if isinstance(matrix, PairMatrix) else matrix[i, j]
     return found
 
 
-def _frozen(array: Matrix) -> Matrix:
+def _finished(array: Matrix, diagonal: float) -> Matrix:
+    np.fill_diagonal(array, diagonal)
     array.flags.writeable = False
     return array

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from unsplit._typing import Matrix
+from unsplit._typing import Index, Matrix
 
-Counts = NDArray[np.int64]
 # Takes hit rates (k, k) or (p, 2, 2) and numbers of held-out observations.
-Statistic = Callable[[Matrix, Any], tuple[Matrix, ...]]
+Statistic = Callable[[Matrix, Any], Any]
 
 # With cross-fitting, observations of fold f train the network that is tested on fold g, and the
 # other way round.  To first order the statistics of the two folds share one symmetric term, so the
@@ -64,7 +63,7 @@ def tvd(hit_rate: Matrix) -> Matrix:
 
 
 def tvd_interval(
-    hit_rate: Matrix, n: Counts | Matrix, level: float, n_folds: int
+    hit_rate: Matrix, n: Index | Matrix, level: float, n_folds: int
 ) -> tuple[Matrix, Matrix]:
     """Lower and upper ends of the confidence intervals of the TVD.
 
@@ -98,7 +97,7 @@ def mean_accuracy(accuracy: Matrix, comparable: NDArray[np.bool_] | None = None)
     return float((accuracy.sum() - k / 2) / (k * (k - 1)))
 
 
-def tvd_stderr(hit_rate: Matrix, n: Counts | Matrix, n_folds: int = 1) -> Matrix:
+def tvd_stderr(hit_rate: Matrix, n: Index | Matrix, n_folds: int = 1) -> Matrix:
     """Standard error of the TVD, 2·BA − 1.
 
     The variance of each hit rate is that of its posterior under a uniform prior.  It is thus
@@ -147,7 +146,7 @@ def _crossfit_widening(hit_rate: Matrix, stderr: Matrix) -> Matrix:
 
 
 def accuracy_interval(
-    hit_rate: Matrix, n: Counts | Matrix, level: float, n_folds: int = 1
+    hit_rate: Matrix, n: Index | Matrix, level: float, n_folds: int = 1
 ) -> tuple[Matrix, Matrix]:
     """Confidence interval for the balanced accuracy of each pair.
 
@@ -188,7 +187,7 @@ def at_least_chance(hit_rate: Matrix) -> Matrix:
     return hit_rate + np.clip(0.5 - balanced_accuracy(hit_rate), 0.0, None)
 
 
-def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Matrix, Matrix]:
+def wilson_interval(rate: Matrix, n: Index | Matrix, level: float) -> tuple[Matrix, Matrix]:
     """Wilson score interval of a proportion; [0, 1] if n is zero.
 
     Examples
@@ -205,7 +204,43 @@ def wilson_interval(rate: Matrix, n: Counts | Matrix, level: float) -> tuple[Mat
     return np.where(seen, centre - half, 0.0), np.where(seen, centre + half, 1.0)
 
 
-def across_folds(n: Counts, n_strata: int, n_folds: int) -> NDArray[np.bool_]:
+def pair_weights(counts: Index) -> Matrix:
+    """Weight of one batch for every pair, n_i n_j / (n_i + n_j), given its counts (k,).
+
+    Both directions of a pair have the same weight.  A network that favours the larger of two
+    parts then gains on one side what it loses on the other, and the mean over batches is
+    unbiased.
+
+    Examples
+    --------
+    >>> pair_weights(np.array([10, 40, 0]))[0]
+    array([5., 8., 0.])
+    """
+    n = counts.astype(float)
+    return n[:, None] * n / np.maximum(n[:, None] + n, 1)
+
+
+def effective_counts(counts: Index) -> Matrix:
+    """Effective number of observations of i in the comparison with j, shape (k, k).
+
+    A weighted mean over batches, with weights v_b that sum to 1 and n_b observations, has the
+    variance Σ v_b² / n_b: the same as a plain mean of 1 / Σ(v_b² / n_b) observations.
+
+    Examples
+    --------
+    >>> float(effective_counts(np.array([[10, 10], [10, 10]]))[0, 1])  # as without batches
+    20.0
+    """
+    k = counts.shape[1]
+    total, squares = np.zeros((k, k)), np.zeros((k, k))
+    for n in counts:
+        weights = pair_weights(n)
+        total += weights
+        squares += weights**2 / np.maximum(n, 1)[:, None]
+    return np.divide(total**2, squares, out=np.zeros((k, k)), where=squares > 0)
+
+
+def across_folds(n: Index, n_strata: int, n_folds: int) -> NDArray[np.bool_]:
     """Whether clusters are small enough to be compared with each other across folds.
 
     Observations of different batches are never compared, so with batches no cluster is.
@@ -224,7 +259,24 @@ def across_folds(n: Counts, n_strata: int, n_folds: int) -> NDArray[np.bool_]:
     return (n < FEWEST_WITHIN_FOLDS) & (n_strata == n_folds > 1)
 
 
-def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> Matrix:
+def ranks_within(values: Matrix, groups: Index) -> Matrix:
+    """Ranks by group and then by value, from 0; equal values of a group share their mean rank.
+
+    Examples
+    --------
+    >>> ranks_within(np.array([5.0, 5.0, 1.0, 0.0]), np.array([0, 0, 0, 1]))
+    array([1.5, 1.5, 0. , 3. ])
+    """
+    order = np.argsort(values)
+    order = order[np.argsort(groups[order], kind="stable")]  # faster than np.lexsort
+    new = (np.diff(values[order]) != 0) | (np.diff(groups[order]) != 0)
+    ends = np.concatenate([[0], np.flatnonzero(new) + 1, [len(values)]])
+    ranks = np.empty(len(values))
+    ranks[order] = np.repeat((ends[:-1] + ends[1:] - 1) / 2, np.diff(ends))
+    return ranks
+
+
+def rank_sum_p_value(U: Matrix, counts: Index, n_folds: int | None = None) -> Matrix:
     """One-sided p-value for every pair, small if the clusters differ.
 
     The null hypothesis is that both clusters come from the same distribution.
@@ -265,7 +317,7 @@ def rank_sum_p_value(U: Matrix, counts: Counts, n_folds: int | None = None) -> M
 
 
 def rank_sum_p_value_of_pairs(
-    U: Matrix, n_left: Counts, n_right: Counts, n_folds: int | None = None
+    U: Matrix, n_left: Index, n_right: Index, n_folds: int | None = None
 ) -> Matrix:
     """:func:`rank_sum_p_value` for a list of pairs instead of all.
 

@@ -1,8 +1,13 @@
 """Pairs of very many clusters: only those that are ever confused are stored.
 
-NumPy and SciPy only; torch is imported when something must be computed from the scores.  A pair
-costs its observations times the number of features, so what is computed for a list of pairs grows
-with the list and not with k².
+An observation is confused with every cluster for which it scores at least as high as for its own.
+Scores are computed in blocks of observations × clusters and compared with the own score; only what
+is confused is kept, without any (n, k) or (k, k) array.  The rest is known without storing it: the
+classifier of a pair that is never confused makes no mistake on the held-out observations.
+
+Torch is imported when something must be computed from the scores.  A pair costs its observations
+times the number of features, so what is computed for a list of pairs grows with the list and not
+with k².
 """
 
 import math
@@ -12,19 +17,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from unsplit._typing import Index, Matrix
+from unsplit.devices import ALONE, Ranks, device_for_sums
 from unsplit.errors import InputError, shown
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.scores import HeldoutScores
+from unsplit.pairwise.divergences import DIVERGENCES, Floats, HeldoutScores, StratumScores
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Absent = Callable[[Index, Index], Matrix]
-Floats = NDArray[np.float32]
 
 # All pairs of so many clusters fit into half a gibibyte.
 MOST_FOR_ARRAYS = 8_000
@@ -36,6 +39,12 @@ MOST_FEATURES, MOST_ON_GPU = 2**18, 2**24
 # Pairs of an observation and a cluster that are listed at a time.
 MOST_ENTRIES = 2**22
 
+# Only this many confusions of one observation are kept, those with the highest scores.  A network
+# that has learned nothing confuses each observation with half of all clusters.
+MOST_CONFUSIONS = 256
+# Scores in a block: 64 MiB, or half a gibibyte on a GPU.
+BLOCKS = {"cpu": 2**24, "cuda": 2**27}
+
 
 @dataclass(frozen=True, eq=False)
 class StoredPairs:
@@ -43,21 +52,18 @@ class StoredPairs:
 
     Parameters
     ----------
-    misses, capped, n_heldout, scores
+    misses, n_heldout, scores
         As in :class:`unsplit.PairwiseTVD`.
 
     Examples
     --------
     >>> misses = sparse.csr_array(np.array([[0, 1, 0], [2, 0, 0], [0, 3, 0]]))
-    >>> pairs = StoredPairs(misses, *3 * [None])
+    >>> pairs = StoredPairs(misses, None, None)
     >>> pairs.left, pairs.right
     (array([0, 1]), array([1, 2]))
-    >>> pairs.find([1, 2], [0, 0])
-    array([ 0, -1])
     """
 
-    misses: sparse.csr_array
-    capped: Any
+    misses: Any
     n_heldout: Any
     scores: Any
 
@@ -88,14 +94,11 @@ class StoredPairs:
         """The other cluster of each pair."""
         return self.keys % self.n_clusters
 
-    def find(self, i: ArrayLike, j: ArrayLike) -> Index:
+    def find(self, i: Index, j: Index) -> Index:
         """Positions of pairs, in either order; −1 for those that are not stored."""
-        i, j = np.asarray(i, np.int64), np.asarray(j, np.int64)
         key = np.minimum(i, j) * self.n_clusters + np.maximum(i, j)
         place = np.searchsorted(self.keys, key)
-        if len(self) == 0:
-            return np.full(key.shape, -1)
-        known = self.keys[np.minimum(place, len(self) - 1)] == key
+        known = np.append(self.keys, -1)[place] == key
         return np.where(known, place, -1)
 
     @cached_property
@@ -103,77 +106,26 @@ class StoredPairs:
         """The scores of single pairs."""
         return PairScores(self.scores)
 
-    @property
-    def n_batches(self) -> "PairMatrix":
-        """Number of batches in which each pair is compared: one."""
-        return self.values(lambda hits, n: (np.ones(hits.shape, np.int64),), 1)[0]
-
-    @property
-    def comparable(self) -> "PairMatrix":
-        """Whether the two clusters of a pair could be compared: all could."""
-        return self.values(lambda hits, n: (np.ones(hits.shape, bool),), True)[0]
-
-    def hits_of(self, i: Index, j: Index, misses: Matrix | None = None) -> tuple[Matrix, Matrix]:
-        """Hit rates (p, 2, 2) and numbers of held-out observations (p, 2, 1) of some pairs.
-
-        ``misses`` (2, p) of i against j and of j against i are looked up if None.
-        """
+    def hits_of(self, i: Index, j: Index) -> tuple[Matrix, Matrix]:
+        """Hit rates (p, 2, 2) and numbers of held-out observations (p, 2, 1) of some pairs."""
         n = np.stack([self.n_heldout[i], self.n_heldout[j]], axis=1)
-        if misses is None:
-            misses = np.stack([_looked_up(self.misses, *sides) for sides in ((i, j), (j, i))])
-        rate = np.where(n > 0, (n - misses.T) / np.maximum(n, 1), 0.5)
+        misses = np.stack([_looked_up(self.misses, *sides) for sides in ((i, j), (j, i))], axis=1)
+        rate = np.where(n > 0, (n - misses) / np.maximum(n, 1), 0.5)
         hits = np.full((len(n), 2, 2), 0.5)
         hits[:, 0, 1], hits[:, 1, 0] = rate.T
         return hits, n[:, :, None].astype(np.float64)
 
-    def values(self, statistic: stats.Statistic, diagonal: float) -> tuple["PairMatrix", ...]:
-        """Statistics of the hit rates of all pairs."""
+    def matrix(self, statistic: stats.Statistic, diagonal: float) -> "PairMatrix":
+        """A statistic of the hit rates of all pairs."""
+        return PairMatrix(self, lambda i, j: statistic(*self.hits_of(i, j))[:, 0, 1], diagonal)
 
-        def of(i: Index, j: Index, misses: Matrix | None = None) -> list[Matrix]:
-            return [found[:, 0, 1] for found in statistic(*self.hits_of(i, j, misses))]
-
-        def absent(which: int) -> Absent:
-            def of_absent(i: Index, j: Index) -> Matrix:
-                found = of(i.ravel(), j.ravel(), np.zeros((2, i.size)))[which]
-                return found.reshape(i.shape)
-
-            return of_absent
-
-        starts = range(0, max(1, len(self)), PAIRS_AT_ONCE)
-        parts = [slice(start, start + PAIRS_AT_ONCE) for start in starts]
-        found = zip(*(of(self.left[some], self.right[some]) for some in parts), strict=True)
-        return tuple(
-            PairMatrix(self, np.concatenate(values), absent(which), diagonal)
-            for which, values in enumerate(found)
-        )
-
-    def map(self, matrix: "PairMatrix", function: Callable[[Matrix], Matrix]) -> "PairMatrix":
-        """A function of the values of all pairs."""
-        absent, diagonal = matrix.absent, float(function(np.array(matrix.diagonal)))
-        values = function(matrix.values)
-        return PairMatrix(self, values, lambda i, j: function(absent(i, j)), diagonal)
-
-    def tvd_error(self) -> "PairMatrix":
-        """By how much distances may be too large because not all confusions were kept."""
-        share = self.capped / np.maximum(self.n_heldout, 1)
-
-        def of(i: Index, j: Index) -> Matrix:
-            bound: Matrix = np.minimum(share[i] + share[j], 1.0)
-            return bound
-
-        return PairMatrix(self, of(self.left, self.right), of, 0.0)
-
-    def n_below(self, accuracy: "PairMatrix") -> int:
-        """Number of pairs whose accuracy is at most one half."""
-        # Of two clusters without held-out observations nothing is known.
-        unknown = math.comb(int((self.n_heldout == 0).sum()), 2)
-        return int((accuracy.values <= 0.5).sum()) + unknown
-
-    def mean(self, accuracy: "PairMatrix") -> float:
+    def mean_accuracy(self, accuracy: "PairMatrix") -> float:
         """Mean accuracy over all pairs."""
-        k, small = self.n_clusters, int((self.n_heldout == 0).sum())
-        total = math.comb(k, 2) - 0.5 * math.comb(small, 2) - 0.25 * small * (k - small)
-        lost = accuracy.absent(self.left, self.right) - accuracy.values
+        k, small = self.n_clusters, self.n_heldout == 0
+        # Clusters that held nothing out count as a coin toss.
+        n_small = int(small.sum())
+        total = math.comb(k, 2) - 0.5 * math.comb(n_small, 2) - 0.25 * n_small * (k - n_small)
+        lost = 1 - 0.25 * small[self.left] - 0.25 * small[self.right] - accuracy.values
         return float((total - lost.sum()) / math.comb(k, 2))
 
     def nearest(self, tvd: "PairMatrix", among: NDArray[np.bool_]) -> tuple[Index, Matrix]:
@@ -189,122 +141,90 @@ class StoredPairs:
         nearest[side[first]], distances[side[first]] = other[first], values[first]
         return nearest, distances
 
-    def p_values(self) -> "PairMatrix":
-        """One-sided p-values of all pairs."""
-        return self.with_p_values(self.p_value_of(self.left, self.right))
+    def p_values(self, known: Matrix | None = None) -> "PairMatrix":
+        """One-sided p-values of all pairs, given those of the stored ones if they are ``known``."""
 
-    def with_p_values(self, known: Matrix) -> "PairMatrix":
-        """The same, given those of the stored pairs."""
-        return PairMatrix(self, known, self._least_p_value, 1.0)
+        def of(left: Index, right: Index) -> Matrix:
+            counts, n, n_folds = self.scores.counts, self.n_heldout, self.scores.n_folds
+            small = stats.across_folds(n, len(counts), n_folds)
+            across = small[left] & small[right]
+            # Of pairs that are never confused, every observation of one scores above all others.
+            in_folds = (counts[:, left] * counts[:, right]).sum(axis=0)
+            U = np.where(across, n[left] * n[right], in_folds).astype(float)
+            place = self.find(left, right)
+            stored = np.flatnonzero(place >= 0)
+            if known is None:
+                sides = left[stored], right[stored]
+                U[stored] = self.pair_scores.rank_sums(*sides, across[stored])
+            p = stats.rank_sum_p_value_of_pairs(U, counts[:, left], counts[:, right], n_folds)
+            if known is not None:
+                p[stored] = known[place[stored]]
+            return p
 
-    def p_value_of(self, left: Index, right: Index) -> Matrix:
-        """p-values of some pairs."""
-        U = self.pair_scores.rank_sums(left, right, self._across_folds(left, right))
-        return self._p_value(U, left, right)
-
-    def _across_folds(self, left: Index, right: Index) -> NDArray[np.bool_]:
-        """Whether both clusters of each pair are so small that folds are compared."""
-        n_strata, n_folds = len(self.scores.counts), self.scores.n_folds
-        small = stats.across_folds(self.n_heldout, n_strata, n_folds)
-        return small[left] & small[right]
-
-    def _p_value(self, U: Matrix, left: Index, right: Index) -> Matrix:
-        counts, n_folds = self.scores.counts, self.scores.n_folds
-        return stats.rank_sum_p_value_of_pairs(U, counts[:, left], counts[:, right], n_folds)
-
-    def _least_p_value(self, i: Index, j: Index) -> Matrix:
-        """p-values of pairs that are never confused."""
-        left, right = i.ravel(), j.ravel()
-        counts, n = self.scores.counts, self.n_heldout
-        in_folds = (counts[:, left] * counts[:, right]).sum(axis=0)
-        U = np.where(self._across_folds(left, right), n[left] * n[right], in_folds)
-        return self._p_value(U.astype(float), left, right).reshape(i.shape)
+        return PairMatrix(self, of, 1.0)
 
     def divergence(self, name: str) -> "PairMatrix":
         """A divergence other than "tv"."""
-        values = self.divergence_of(name, self.left, self.right)
-        return PairMatrix(self, values, lambda i, j: self._farthest(name, i, j), 0.0)
-
-    def divergence_of(self, name: str, left: Index, right: Index) -> Matrix:
-        """A divergence other than "tv" of some pairs."""
         if name == "overlap":
             raise InputError(
                 'divergence("overlap") needs the scores of all observations for every pair, which '
                 'a sparse estimate does not keep; use "lecam" or "js".'
             )
-        if name == "auc":
-            n = self._compared(left, right)
-            U = self.pair_scores.rank_sums(left, right)
-            distance = np.where(n > 0, 2 * U / np.maximum(n, 1) - 1, 0.0)
-        else:
-            from unsplit.pairwise.divergences import OF_MARGINS
 
-            function, transform = OF_MARGINS[name]
-            distance = transform(self.pair_scores.mean_of(function, left, right))
-        return np.clip(distance, 0.0, 1.0)
+        _, of_margin, from_mean = DIVERGENCES[name]
+        pair_scores = self.pair_scores
 
-    def _farthest(self, name: str, i: Index, j: Index) -> Matrix:
-        """The divergence of pairs that are not stored; of those too small, as for all pairs."""
-        if name == "auc":
-            return (self._compared(i, j) > 0).astype(float)
-        import torch
+        def of(left: Index, right: Index) -> Matrix:
+            if of_margin is not None:
+                distance = from_mean(pair_scores.mean_of(of_margin, left, right))
+            else:
+                counts = self.scores.counts.astype(float)
+                n = (counts[:, left] * counts[:, right]).sum(axis=0)
+                U = pair_scores.rank_sums(left, right)
+                distance = np.where(n > 0, 2 * U / np.maximum(n, 1) - 1, 0.0)
+            return np.clip(distance, 0.0, 1.0)
 
-        from unsplit.pairwise.divergences import OF_MARGINS
-
-        function, transform = OF_MARGINS[name]
-        sides = np.where(self.n_heldout[np.stack([i, j])] == 0, 0.0, np.inf)
-        means = function(torch.from_numpy(sides)).numpy().mean(axis=0)
-        return np.clip(transform(means), 0.0, 1.0)
-
-    def _compared(self, i: Index, j: Index) -> Matrix:
-        """Pairs of an observation of i and one of j in the same fold."""
-        counts = self.scores.counts.astype(float)
-        found: Matrix = (counts[:, i] * counts[:, j]).sum(axis=0)
-        return found
-
-    def more_columns(self, i: Index, j: Index) -> dict[str, NDArray[Any]]:
-        """No columns are added to the table."""
-        return {}
-
-    def in_words(self) -> str:
-        """How many pairs there are."""
-        return f"{len(self):,} of {math.comb(self.n_clusters, 2):,} pairs are ever confused"
+        return PairMatrix(self, of, 0.0)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PairMatrix:
-    """A symmetric (k, k) matrix of which some pairs are stored; the others follow from a rule.
+    """A symmetric (k, k) matrix whose entries are computed when they are asked for.
 
     It is indexed like an array, ``matrix[i, j]``, with numbers or with arrays of numbers.
 
     Parameters
     ----------
     pairs : StoredPairs
-    values : ndarray of shape (p,)
-        One for each stored pair.
-    absent : callable
-        Takes arrays i and j and gives the values of pairs that are not stored.
+    of : callable
+        Takes clusters i and j, both of shape (p,), and gives the values of these pairs.
     diagonal : float
 
     Examples
     --------
-    >>> pairs = StoredPairs(sparse.csr_array(([1], ([0], [2])), (3, 3)), *3 * [None])
-    >>> matrix = PairMatrix(pairs, np.array([0.25]), lambda i, j: np.ones(i.shape), 0.0)
-    >>> float(matrix[2, 0]), float(matrix[0, 1])
-    (0.25, 1.0)
+    >>> pairs = StoredPairs(sparse.csr_array(([1], ([0], [2])), (3, 3)), None, None)
+    >>> matrix = PairMatrix(pairs, lambda i, j: i + j, 0)
+    >>> int(matrix[2, 0]), matrix.values
+    (2, array([2]))
     >>> matrix.toarray()
-    array([[0.  , 1.  , 0.25],
-           [1.  , 0.  , 1.  ],
-           [0.25, 1.  , 0.  ]])
+    array([[0, 1, 2],
+           [1, 0, 3],
+           [2, 3, 0]])
     """
 
-    pairs: StoredPairs
-    values: Matrix
-    absent: Absent
-    diagonal: float
+    def __init__(
+        self, pairs: StoredPairs, of: Callable[[Index, Index], Matrix], diagonal: float
+    ) -> None:
+        self.pairs, self.of, self.diagonal = pairs, of, diagonal
 
-    def __post_init__(self) -> None:
-        self.values.flags.writeable = False
+    @cached_property
+    def values(self) -> Matrix:
+        """Those of the stored pairs."""
+        left, right = self.pairs.left, self.pairs.right
+        starts = range(0, max(1, len(left)), PAIRS_AT_ONCE)
+        parts = [slice(start, start + PAIRS_AT_ONCE) for start in starts]
+        found = np.concatenate([self.of(left[some], right[some]) for some in parts])
+        found.flags.writeable = False
+        return found
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -318,11 +238,15 @@ class PairMatrix:
     def __getitem__(self, index: tuple[Any, Any]) -> Any:
         """Values of the pairs (i, j)."""
         i, j = np.broadcast_arrays(*(_clusters(side, self.pairs.n_clusters) for side in index))
-        found = self.absent(i, j)
-        place = self.pairs.find(i, j)
-        if len(self.pairs):
-            found = np.where(place >= 0, self.values[place], found)
+        found = self.of(i.ravel(), j.ravel()).reshape(i.shape)
         return np.where(i == j, self.diagonal, found)[()]
+
+    def map(self, function: Callable[[Matrix], Matrix]) -> "PairMatrix":
+        """The same function of all values."""
+        diagonal = float(function(np.array(self.diagonal)))
+        mapped = PairMatrix(self.pairs, lambda i, j: function(self.of(i, j)), diagonal)
+        mapped.values = function(self.values)
+        return mapped
 
     def toarray(self) -> Matrix:
         """The whole matrix, if it is not too large."""
@@ -350,33 +274,19 @@ def _clusters(side: Any, k: int) -> NDArray[np.int64]:
     return np.where(index < 0, index + k, index).astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
 class PairScores:
-    """Held-out scores that can be looked up for single observations and clusters.
+    """Held-out scores that can be looked up for single observations and clusters, without batches.
 
-    Parameters
-    ----------
-    scores : HeldoutScores
-        Without batches.
+    ``rows`` are the held-out observations ordered by cluster, those of cluster c from ``starts[c]``
+    on, and ``own`` their scores for their own clusters.
     """
 
-    scores: HeldoutScores
-
-    @cached_property
-    def rows(self) -> Index:
-        """Positions of the held-out observations, ordered by cluster."""
-        return np.argsort(self.scores.clusters, kind="stable")
-
-    @cached_property
-    def starts(self) -> Index:
-        """Where the observations of each cluster begin in :attr:`rows`, shape (k + 1,)."""
-        counts = np.bincount(self.scores.clusters, minlength=self.scores.n_clusters)
-        return np.concatenate([[0], np.cumsum(counts)])
-
-    @cached_property
-    def own(self) -> Floats:
-        """Score of every held-out observation for its own cluster."""
-        return self.of(np.arange(len(self.scores.clusters)), self.scores.clusters)
+    def __init__(self, scores: HeldoutScores) -> None:
+        self.scores = scores
+        self.rows = np.argsort(scores.clusters, kind="stable")
+        counts = np.bincount(scores.clusters, minlength=scores.n_clusters)
+        self.starts = np.concatenate([[0], np.cumsum(counts)])
+        self.own = self.of(np.arange(len(scores.clusters)), scores.clusters)
 
     def of(self, rows: Index, clusters: Index) -> Floats:
         """Scores of observations for clusters, one of each at a time, shape (e,)."""
@@ -411,11 +321,12 @@ class PairScores:
 
     def _margins(
         self, left: Index, right: Index
-    ) -> Iterator[tuple[slice, Index, NDArray[np.bool_], Index, Matrix]]:
+    ) -> Iterator[tuple[Index, Index, NDArray[np.bool_], Index, Matrix]]:
         """Yield some pairs, and of each of their observations the pair, side, fold and margin."""
         n_heldout = np.diff(self.starts)
-        for some in parts(n_heldout[left] + n_heldout[right], MOST_ENTRIES):
-            sides, n = (left[some], right[some]), some.stop - some.start
+        part = np.cumsum(n_heldout[left] + n_heldout[right]) // MOST_ENTRIES
+        for some in np.split(np.arange(len(left)), np.flatnonzero(np.diff(part)) + 1):
+            sides, n = (left[some], right[some]), len(some)
             own, other = np.concatenate(sides), np.concatenate(sides[::-1])
             side, place = ragged(self.starts[own], n_heldout[own])
             rows = self.rows[place]
@@ -433,8 +344,13 @@ class PairScores:
         across = np.zeros(len(left), bool) if across is None else across
         for some, pair, of_left, strata, margin in self._margins(left, right):
             group = pair * n_strata + np.where(across[some][pair], 0, strata)
-            values, n = np.where(of_left, margin, -margin), some.stop - some.start
-            found[some] = rank_sums(pair, group, values, of_left, n)
+            n = len(some) * n_strata
+            rank = stats.ranks_within(np.where(of_left, margin, -margin), group)
+            n_left, sizes = np.bincount(group, of_left, n), np.bincount(group, minlength=n)
+            # Ranks go on from group to group; those of the left alone would be 0 to n_left − 1.
+            least = n_left * (np.cumsum(sizes) - sizes) + n_left * (n_left - 1) / 2
+            U = np.bincount(group, np.where(of_left, rank, 0), n) - least
+            found[some] = U.reshape(-1, n_strata).sum(axis=1)
         return found
 
     def mean_of(self, function: "Callable[[Tensor], Tensor]", left: Index, right: Index) -> Matrix:
@@ -444,7 +360,7 @@ class PairScores:
         found = np.empty(len(left))
         nothing = float(function(torch.zeros(())))  # as if every margin were zero
         for some, pair, of_left, _, margin in self._margins(left, right):
-            n = some.stop - some.start
+            n = len(some)
             place = pair + np.where(of_left, 0, n)
             values = function(torch.from_numpy(margin)).numpy()
             sums = np.bincount(place, values, minlength=2 * n)
@@ -452,22 +368,6 @@ class PairScores:
             means = np.where(counts > 0, sums / np.maximum(counts, 1), nothing)
             found[some] = (means[:n] + means[n:]) / 2
         return found
-
-
-def parts(sizes: Index, most: int) -> Iterator[slice]:
-    """Yield runs of items whose sizes sum to at most ``most``, or of one item that is larger.
-
-    Examples
-    --------
-    >>> list(parts(np.array([2, 2, 9, 1]), 4))
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
-    """
-    ends, start = np.cumsum(sizes), 0
-    while start < len(sizes):
-        done = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, done + most, side="right")))
-        yield slice(start, stop)
-        start = stop
 
 
 def ragged(starts: Index, lengths: Index) -> tuple[Index, Index]:
@@ -483,54 +383,95 @@ def ragged(starts: Index, lengths: Index) -> tuple[Index, Index]:
     return owner, np.arange(len(owner)) - first[owner] + starts[owner]
 
 
-def rank_sums(
-    pair: Index, group: Index, values: Matrix, of_left: NDArray[np.bool_], n_pairs: int
-) -> Matrix:
-    """Count, within each group, how often a value of the left is above one of the right.
-
-    Parameters
-    ----------
-    pair, group, values, of_left : ndarrays of shape (e,)
-        Pair, fold of a pair, value, and whether it belongs to the left cluster.  Ties count one
-        half.
-    n_pairs : int
-
-    Examples
-    --------
-    >>> group, values = np.array([0, 0, 0]), np.array([3.0, 1.0, 3.0])
-    >>> rank_sums(group, group, values, np.array([True, False, False]), 1)
-    array([1.5])
-    """
-    if len(values) == 0:
-        return np.zeros(n_pairs)
-    order = _sorted_within(group, values)
-    group, values, left = group[order], values[order], of_left[order].astype(np.int64)
-    first = np.flatnonzero(np.concatenate([[True], np.diff(group) > 0]) | _changes(values))
-    n_left = np.add.reduceat(left, first)
-    n_right = np.add.reduceat(1 - left, first)
-    below = np.cumsum(n_right) - n_right
-    # Those of earlier groups do not count.
-    begins = np.concatenate([[True], np.diff(group[first]) > 0])
-    below -= np.maximum.accumulate(np.where(begins, below, 0))
-    won = n_left * (below + n_right / 2)
-    return np.bincount(pair[order][first], won, minlength=n_pairs).astype(np.float64, copy=False)
-
-
-def _sorted_within(group: Index, values: Matrix) -> Index:
-    """The order of values within groups; of equal values in any order."""
-    order = np.argsort(values)
-    # Numbers of 16 bits are sorted in linear time.
-    small = group.astype(np.uint16) if group.max() < 2**16 else group
-    return order[np.argsort(small[order], kind="stable")]
-
-
-def _changes(values: Matrix) -> NDArray[np.bool_]:
-    return np.concatenate([[True], values[1:] != values[:-1]])
-
-
 def _looked_up(matrix: sparse.csr_array, i: Index, j: Index) -> Matrix:
     """Entries of a sparse matrix at (i, j)."""
     if len(i) == 0:
         return np.zeros(0)
     found: Matrix = np.asarray(matrix[i, j]).ravel()
     return found
+
+
+# --- confusions ---------------------------------------------------------------------------------
+
+
+def count_confusions(
+    scores: HeldoutScores, most: int = MOST_CONFUSIONS, ranks: Ranks = ALONE
+) -> tuple[sparse.csr_array, Index]:
+    """Count the confusions of all held-out observations, at most ``most`` of one.
+
+    Returns at [i, j] how many observations of cluster i score higher for j than for i, ties
+    counted one half, and how many observations of each cluster had more confusions than are kept.
+
+    Each of several ``ranks`` counts a part.
+
+    Examples
+    --------
+    >>> z = np.array([[2, 1, 0], [0, 1, 1], [0, 3, 1]], np.float32)  # of an observation of each
+    >>> weights, bias = np.eye(3, dtype=np.float32)[None], np.zeros((1, 3), np.float32)
+    >>> index = np.arange(3)
+    >>> scores = HeldoutScores(z, weights, bias, index, 0 * index, index)
+    >>> count_confusions(scores)[0].toarray()
+    array([[0. , 0. , 0. ],
+           [0. , 0. , 0.5],
+           [0. , 1. , 0. ]])
+    """
+    import torch
+
+    k = scores.n_clusters
+    misses, capped = sparse.csr_array((k, k)), np.zeros(k, np.int64)
+    part = scores if ranks.size == 1 else scores.some(ranks.part(len(scores.rows)))
+    for stratum in part.on(device_for_sums()):
+        found, too_many = _of_stratum(stratum, most)
+        misses = misses + found
+        capped += too_many
+    if ranks.size > 1:
+        first, *others = ranks.gathered(misses)
+        misses = sum(others, start=first)
+        capped = ranks.sum(torch.from_numpy(capped)).numpy()
+    misses.sort_indices()
+    return misses, capped
+
+
+def _of_stratum(stratum: StratumScores, most: int) -> tuple[sparse.csr_array, Index]:
+    import torch
+
+    k, n, block = len(stratum.bias), len(stratum.clusters), BLOCKS[stratum.bias.device.type]
+    keys: list[NDArray[np.int64]] = []
+    doubled: list[NDArray[np.int64]] = []
+    capped = torch.zeros(k, dtype=torch.int64, device=stratum.bias.device)
+    for start in range(0, n, max(1, block // k)):
+        rows = slice(start, start + max(1, block // k))
+        own = stratum.clusters[rows]
+        row, other, weight, too_many = _confused(stratum.of(rows, slice(None)), own, most)
+        # One number for each pair of clusters, so that equal ones can be added up.
+        key, place = torch.unique(own[row] * k + other, return_inverse=True)
+        sums = torch.zeros(len(key), dtype=torch.int64, device=key.device)
+        keys.append(key.cpu().numpy())
+        doubled.append(sums.index_add_(0, place, weight).cpu().numpy())
+        capped += torch.bincount(own[too_many], minlength=k)
+    key, values = np.concatenate(keys), np.concatenate(doubled)
+    # The rows of a cluster may be in two blocks; the conversion adds up what they have in common.
+    counted = sparse.coo_array((values / 2, (key // k, key % k)), (k, k)).tocsr()
+    return counted, capped.cpu().numpy()
+
+
+def _confused(z: "Tensor", own: "Tensor", most: int) -> "tuple[Tensor, Tensor, Tensor, Tensor]":
+    """Row, cluster and twice the miss of each confusion, and the rows that had too many.
+
+    Of these the confusions with the highest scores are kept.
+    """
+    import torch
+
+    mine = z.gather(1, own[:, None])
+    confused = (z >= mine).scatter_(1, own[:, None], value=False)
+    row, other = confused.nonzero(as_tuple=True)
+    counts = torch.bincount(row, minlength=len(own))
+    too_many = counts > most
+    score = z[row, other]
+    if too_many.any():
+        order = score.argsort(descending=True, stable=True)
+        order = order[row[order].argsort(stable=True)]
+        rank = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row[order]]
+        order = order[rank < most]
+        row, other, score = row[order], other[order], score[order]
+    return row, other, 1 + (score > mine[row, 0]).long(), too_many

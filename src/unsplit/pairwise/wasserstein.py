@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from unsplit._typing import Index, Matrix
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
 from unsplit.data.labels import encode_labels
-from unsplit.data.memory import memory_errors
 from unsplit.data.saving import data_frame
-from unsplit.devices import check_seed, choose_device, usual_settings
+from unsplit.devices import check_seed, choose_device, memory_errors, usual_settings
 from unsplit.errors import check_flag, check_whole
 
 if TYPE_CHECKING:
@@ -254,7 +253,7 @@ def pairwise_wasserstein(
     check_flag("progress", progress)
     check_seed(random_state)
     from unsplit.data.rows.kinds import numeric_matrix
-    from unsplit.pairwise.folds import require_folds
+    from unsplit.pairwise.heldout_scores import require_folds
     from unsplit.pairwise.lipschitz_maps import bounds
 
     where, values = choose_device(device), numeric_matrix(X)

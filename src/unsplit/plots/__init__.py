@@ -9,14 +9,12 @@ from unsplit.data.saving import replacing
 from unsplit.errors import check_path
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.plots.branches import Dendrogram, dendrogram, dendrogram_data
+from unsplit.plots.branches import dendrogram
 from unsplit.plots.curve import merge_curve
 from unsplit.plots.matrix import distances
 
 __all__ = [
-    "Dendrogram",
     "dendrogram",
-    "dendrogram_data",
     "distances",
     "merge_curve",
     "save_figures",

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from unsplit._typing import Index
+from unsplit.merging.review import members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.plots import style
 
@@ -41,64 +41,40 @@ def merge_curve(tree: MergeTree, ax: Any = None) -> Any:
     style.check_tree(tree)
     ax = style.axes_or_new(ax, 8.0, 4.6)
     style.clean(ax, "left", "bottom")
-    n_left = np.arange(len(tree.merges), 0, -1)
-    tvd, statistic = _column(tree, "tvd"), _column(tree, "statistic")
-    name, ranked = style.axis_label(tree.statistic), (n_left, statistic)
-    if np.isnan(tvd).all():
-        _draw_statistic(ax, *ranked, name, style.COLOURS[0])
-    else:
-        _draw_tvd(ax, n_left, tvd, tree)
+    n = len(tree.merges)
+    n_left = np.arange(n, 0, -1)
+    tvd, low, high, statistic = (
+        np.array([getattr(merge, name) for merge in tree.merges], np.float64)
+        for name in ("tvd", "low", "high", "statistic")
+    )
+    label, curves = style.axis_label(tree.statistic), {}
+    if not np.isnan(tvd).all():
+        curves["TVD with 95% interval"] = tvd
+        bar = min(3.0, max(0.5, 150 / n))
+        ax.vlines(n_left, low, high, color=style.COLOURS[0], alpha=0.3, linewidth=bar)
         ax.set_ylim(min(statistic.min(), 0) - 0.02, max(statistic.max(), 1) + 0.02)
-        if np.array_equal(tvd, statistic):
-            ax.set_ylabel(style.axis_label("tv").replace(": ", "\n"), color=style.INK)
-        else:
-            _draw_statistic(ax, *ranked, name, style.COLOURS[1])
-            both = f"distance between the two merged clusters\n{style.ENDS}"
-            ax.set_ylabel(both, color=style.INK)
-        # Below the axes, where it hides nothing.
-        ax.legend(
-            loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0, frameon=False,
-            labelcolor=style.INK, fontsize=style.LARGEST_TEXT,
-        )  # fmt: skip
+    if not np.array_equal(tvd, statistic):
+        curves[label] = statistic
+    dots, size = ("o-", 3) if n <= FEW_MERGES else ("o", 1.5)
+    for colour, (name, values) in zip(style.COLOURS, curves.items(), strict=False):
+        ax.plot(n_left, values, dots, label=name, color=colour, markersize=size, linewidth=1.2)
+    if len(curves) == 2:
+        label = f"distance between the two merged clusters: {style.ENDS}"
+    ax.set_ylabel(label.replace(": ", "\n"), color=style.INK)
+    # Below the axes, where it hides nothing.
+    ax.legend(
+        loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0, frameon=False,
+        labelcolor=style.INK, fontsize=style.LARGEST_TEXT,
+    )  # fmt: skip
     n_before = int(np.flatnonzero(tree.taken).max(initial=-1)) + 1
     left_out = np.flatnonzero(~tree.taken[:n_before])
-    _draw_left_out(ax, n_left, np.where(np.isnan(tvd), statistic, tvd), left_out)
-    cut = len(tree.merges) - n_before + 0.5
-    _mark_cut(ax, cut, tree.n_clusters, len(left_out))
-    _name_merges(ax, n_before, tree)
-    _set_x_axis(ax, len(tree.merges), cut)
-    return ax
-
-
-def _column(tree: MergeTree, name: str) -> style.Floats:
-    return np.array([getattr(merge, name) for merge in tree.merges], np.float64)
-
-
-def _draw_tvd(ax: Any, n_left: Index, tvd: style.Floats, tree: MergeTree) -> None:
-    n, colour = len(n_left), style.COLOURS[0]
-    bar = min(3.0, max(0.5, 150 / max(n, 1)))
-    look: dict[str, Any] = {"linestyle": "", "marker": "o", "markeredgewidth": 0}
-    if n <= FEW_MERGES:  # a line through very many points is hard to read
-        ax.plot(n_left, tvd, color=colour, linewidth=1.2)
-    ends = _column(tree, "low"), _column(tree, "high")
-    ax.vlines(n_left, *ends, color=colour, alpha=0.3, linewidth=bar)
-    size = 1.5 + 0.6 * bar
-    ax.plot(n_left, tvd, color=colour, label="TVD with 95% interval", markersize=size, **look)
-
-
-def _draw_statistic(
-    ax: Any, n_left: Index, statistic: style.Floats, name: str, colour: str
-) -> None:
-    dot = 2.5 if len(n_left) <= FEW_MERGES else 0.0
-    look: dict[str, Any] = {"color": colour, "linewidth": 0.9, "marker": "o", "markersize": dot}
-    ax.plot(n_left, statistic, label=name, **look)
-    ax.set_ylabel(name, color=colour)
-
-
-def _draw_left_out(ax: Any, n_left: Index, y: style.Floats, left_out: Index) -> None:
+    heights = np.where(np.isnan(tvd), statistic, tvd)
     look: dict[str, Any] = {"facecolors": "white", "edgecolors": style.COLOURS[0], "zorder": 3}
-    size = 25 if len(n_left) <= FEW_MERGES else 8
-    ax.scatter(n_left[left_out], y[left_out], s=size, **look)
+    ax.scatter(n_left[left_out], heights[left_out], s=25 if n <= FEW_MERGES else 8, **look)
+    _mark_cut(ax, n - n_before + 0.5, tree.n_clusters, len(left_out))
+    _name_merges(ax, n_before, tree)
+    _set_x_axis(ax, n, n - n_before + 0.5)
+    return ax
 
 
 def _mark_cut(ax: Any, cut: float, n_clusters: int, n_left_out: int) -> None:
@@ -114,19 +90,14 @@ def _mark_cut(ax: Any, cut: float, n_clusters: int, n_left_out: int) -> None:
 
 def _name_merges(ax: Any, n_before: int, tree: MergeTree) -> None:
     """Write the title: which two clusters were merged last, and which two would be next."""
-    lines = []
-    if n_before:
-        lines.append(f"last merge: {_pair(tree, n_before - 1)}")
-    if n_before < len(tree.merges):
-        lines.append(f"first not made: {_pair(tree, n_before)}")
+    members, lines = members_of_nodes(tree.merges, tree.n_initial), []
+    for name, step in (("last merge", n_before - 1), ("first not made", n_before)):
+        if 0 <= step < len(tree.merges):
+            sides = members[tree.merges[step].left], members[tree.merges[step].right]
+            pair = " with ".join(style.node_name(tree, side) for side in sides)
+            lines.append(f"{name}: {pair}")
     look: dict[str, Any] = {"fontsize": style.LARGEST_TEXT, "color": style.INK, "parse_math": False}
     ax.set_title("\n".join(lines), loc="left", pad=20, **look)
-
-
-def _pair(tree: MergeTree, step: int) -> str:
-    """Name the two sides of a merge, the larger clusters by their largest members."""
-    sides = tree.merges[step].left, tree.merges[step].right
-    return " with ".join(style.short_name(style.node_name(tree, node)) for node in sides)
 
 
 def _set_x_axis(ax: Any, n: int, cut: float) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unsplit._typing import Index
 from unsplit.errors import InputError, numeric_array
+from unsplit.merging.review import members_of_nodes
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots import style
@@ -14,9 +14,6 @@ from unsplit.plots import style
 OUTLINE = "#0077BB"
 # Bars beside the rows take turns, so that neighbours can be told apart.
 BARS = (OUTLINE, "#88CCEE")
-
-# Inches; a larger figure is hard to handle.
-LARGEST_SIDE = 14.0
 
 
 def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> Any:
@@ -48,19 +45,27 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     ['0', '2', '1']
     """
     style.check_tree(tree)
-    matrix, order = matrix_of(tree, tvd), style.leaf_order(tree)
-    names = [tree.name(cluster) for cluster in order.tolist()]
+    matrix = matrix_of(tree, tvd)
+    order = members_of_nodes(tree.merges, tree.n_initial)[-1]  # as in the dendrogram
+    names = [tree.name(cluster) for cluster in order]
     groups = style.merged_rows(tree.groups[order], np.ones_like(order))
     between = matrix[~np.eye(len(matrix), dtype=bool)]
     lowest = float(np.floor(10 * np.nanmin(between, initial=0.9)) / 10)
     side = float(np.clip(2.5 + 0.11 * tree.n_initial, 5.5, 9.0))
-    side = float(np.clip(1.0 + 0.11 * len(groups), side, LARGEST_SIDE))
     # Names stand to the left and below, new clusters and the colour bar to the right.
     room = 0.07 * max(len(style.short_name(name)) for name in names)
     ax = style.axes_or_new(ax, side + room + 3.2, side + room)
     image = ax.imshow(matrix[np.ix_(order, order)], cmap="magma", vmin=lowest, vmax=1)
-    _outline(ax, groups)
-    _label(ax, names, tree)
+    for first, last in groups[:, 1:].tolist():
+        a, b = first - 0.5, last + 0.5
+        thick = 1.6 if len(groups) <= 100 else 0.8
+        ax.plot([a, b, b, a, a], [a, a, b, b, a], color=OUTLINE, linewidth=thick)
+    style.clean(ax)
+    ax.set_xlabel("initial clusters, in the order of the dendrogram", color=style.INK, loc="left")
+    ax.set_ylabel("initial clusters, in the same order", color=style.INK)
+    merged = f"merged into {tree.n_clusters:,} (blue outlines)"
+    title = f"Distances between {tree.n_initial:,} clusters, {merged}"
+    ax.set_title(title, loc="left", fontsize=11, color=style.INK)
     # A pointed colour bar shows that values on the diagonal lie below its range.
     below = "min" if lowest > 0 else "neither"
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.7, aspect=30, extend=below)
@@ -68,8 +73,7 @@ def distances(tree: MergeTree, tvd: PairwiseTVD | ArrayLike, ax: Any = None) -> 
     bar.ax.tick_params(colors=style.INK)
     bar.outline.set_visible(False)
     colours = [BARS[i % 2] for i in range(len(groups))]
-    named = style.write_groups(ax, tree, groups, colours)
-    ax.xaxis.label.set_text(f"{ax.get_xlabel()}\n{named}".strip())
+    style.write_names(ax, tree, names, "xy", groups, colours)
     return ax
 
 
@@ -96,24 +100,3 @@ def matrix_of(tree: MergeTree, tvd: PairwiseTVD | ArrayLike) -> NDArray[np.float
             "possible one."
         )
     return matrix
-
-
-def _outline(ax: Any, groups: Index) -> None:
-    from matplotlib.collections import PolyCollection
-
-    ends = [(a - 0.5, b + 0.5) for _, a, b in groups.tolist()]
-    squares = [[(a, a), (b, a), (b, b), (a, b)] for a, b in ends]
-    thin = len(ends) > 100
-    look: dict[str, Any] = {"facecolors": "none", "edgecolors": OUTLINE}
-    ax.add_collection(PolyCollection(squares, linewidths=0.8 if thin else 1.6, **look))
-
-
-def _label(ax: Any, names: list[str], tree: MergeTree) -> None:
-    style.clean(ax)
-    style.write_names(ax, names, "x")
-    style.write_names(ax, names, "y")
-    ax.set_xlabel("initial clusters, in the order of the dendrogram", color=style.INK, loc="left")
-    ax.set_ylabel("initial clusters, in the same order", color=style.INK)
-    merged = f"merged into {tree.n_clusters:,} (blue outlines)"
-    title = f"Distances between {tree.n_initial:,} clusters, {merged}"
-    ax.set_title(title, loc="left", fontsize=11, color=style.INK)

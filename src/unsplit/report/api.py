@@ -6,14 +6,13 @@ import hashlib
 import html
 import json
 import os
-import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import StrictUndefined, Template
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +22,6 @@ from unsplit.data.labels import encode_labels
 from unsplit.data.saving import plain_values, replacing, verify_folder
 from unsplit.devices import version_of
 from unsplit.errors import InputError, shown
-from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.matrix import matrix_of
@@ -126,7 +124,6 @@ def report(
     row_ids: ArrayLike | None = None,
     feature_names: Sequence[str] | None = None,
     picture: ArrayLike | None = None,
-    neighbours: NeighbourGraph | None = None,
 ) -> Report:
     """Make a page about a merge: the answer, the tree, the data, and pairs to review.
 
@@ -148,8 +145,6 @@ def report(
     picture : array-like of shape (n, 2), optional
         Where to draw each observation, for example ``adata.obsm["X_umap"]``; otherwise t-SNE or
         PCA place them.
-    neighbours : NeighbourGraph, optional
-        The neighbour graph, for the number of edges between clusters.
 
     Returns
     -------
@@ -175,11 +170,10 @@ def report(
     kept = Kept()
     if X is not None and clusters is not None:
         source = Source(X, clusters, tree.n_initial, feature_names, picture)
-        kept = collect(source, _estimate(distances), neighbours)
-    elif any(about is not None for about in (feature_names, picture, neighbours)):
+        kept = collect(source, _estimate(distances))
+    elif feature_names is not None or picture is not None:
         raise InputError(
-            "feature_names, picture and neighbours are about X, which is missing; pass X and "
-            "labels as well."
+            "feature_names and picture are about X, which is missing; pass X and labels as well."
         )
     ids = None if row_ids is None else np.asarray(row_ids)
     return make_page(Content(tree, distances, kept, clusters, ids))
@@ -198,11 +192,9 @@ def _clusters(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
         n = int(X.shape[0])
     elif hasattr(X, "__len__"):
         n = len(X)
-    encoded = encode_labels(labels, n, at_least=1)
-    tree.labels(labels)  # refuses clusters that the tree does not know
-    order = np.argsort(tree.cluster_ids)
-    place = order[np.searchsorted(tree.cluster_ids, encoded.cluster_ids, sorter=order)]
-    return np.where(encoded.clusters < 0, -1, place[encoded.clusters])
+    encode_labels(labels, n, at_least=1)
+    unmerged = replace(tree, taken=np.zeros_like(tree.taken))
+    return np.asarray(unmerged.labels(labels))
 
 
 def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
@@ -210,27 +202,21 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     tree, kept = content.tree, content.kept
     view = View(tree, most_leaves)
     estimate = _estimate(content.distances)
-    if estimate is not None and estimate.has_scores and not len(kept.borders):
-        kept = sections.with_borders(kept, view, estimate)
     noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
     noise = noise if estimate is None else estimate.n_noise
-    review = sections.review_section(view, kept)
-    given = content.distances
     given = content.distances
     matrix = None if given is None else matrix_of(tree, given)
     return _rendered(
         {
             "answer": sections.answer(tree, noise, len(view.leaves) if view.folded else None),
-            "look": sections.look_first(view, review["pairs"]),
             "tree": sections.tree_section(view),
             "matrix": sections.matrix_section(view, matrix, estimate),
             "picture": sections.picture_section(view, kept),
             "exemplars": sections.exemplar_section(view, kept),
             "features": sections.feature_section(view, kept),
-            "edges": sections.edge_section(view, kept),
-            "review": review,
+            "review": sections.review_section(view, estimate),
             "labels": sections.label_section(view, content.clusters, content.row_ids),
-            "training": sections.training_section(estimate),
+            "training": sections.training_words(estimate),
             "about": _about(tree) | dict(content.about),
         }
     )
@@ -238,14 +224,9 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
 
 def _about(tree: MergeTree) -> dict[str, Any]:
     """What is known about a run from its tree alone."""
-    versions = {"python": platform.python_version()}
-    versions |= {name: version_of(name) for name in ("unsplit", "numpy", "scikit-learn")}
-    rows = {"strategy": tree.strategy, "statistic": tree.statistic, "stopped": tree.stopped}
+    rows = [("strategy", tree.strategy), ("statistic", tree.statistic)]
     return {
-        "tables": [
-            {"title": "Settings", "rows": list(rows.items())},
-            {"title": "Versions", "rows": list(versions.items())},
-        ],
+        "tables": [{"title": "Settings", "rows": [*rows, ("unsplit", version_of("unsplit"))]}],
         "command": "",
         "again": 'unsplit.merge(distances, constraints="unsplit-review.json")',
     }
@@ -255,17 +236,17 @@ def _rendered(data: Mapping[str, Any]) -> Report:
     """The page with data, template, style and script in one file, and every text escaped."""
     script = "\n".join(_text(name) for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+    template = Template(
+        _text("page.html"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    page = environment.get_template("page.html").render(
+    page = template.render(
         answer=data["answer"],
-        look=data["look"],
         about=data["about"],
+        training=data["training"],
         data=htmlsafe_json_dumps(plain_values(data), separators=(",", ":"), allow_nan=False),
         style=Markup(_text("page.css")),
         script=Markup(script),

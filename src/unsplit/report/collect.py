@@ -1,4 +1,4 @@
-"""What a page keeps of the observations: a picture, exemplars, features, and edges.
+"""What a page keeps of the observations: a picture, exemplars, and features.
 
 All of it fits into one small file, from which the page can be made again without the data.
 """
@@ -16,26 +16,25 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from scipy.signal import spectrogram
+from scipy.spatial.transform import Rotation
 from scipy.special import softmax
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
+from sklearn.preprocessing import StandardScaler, minmax_scale
 from threadpoolctl import threadpool_limits
 
 from unsplit._typing import Index
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
-from unsplit.errors import InputError
-from unsplit.merging.neighbours.graph import NeighbourGraph
+from unsplit.errors import InputError, option
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import HeldoutScores
 
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
-FORMAT = "unsplit.Kept/2"
+FORMAT = "unsplit.Kept/3"
 NAME = "report.npz"
 
-# What is not zero in single precision.
-TINY = float(np.finfo(np.float32).tiny)
 # Exemplars of each cluster, and of all clusters together.
 PER_CLUSTER = 6
 MOST_TILES = 2_400
@@ -55,6 +54,9 @@ COMPONENTS = 30
 QUICK = {"max_iter": 400, "angle": 0.7}
 # With fewer observations there is nothing that neighbours could show.
 FEWEST_FOR_NEIGHBOURS = 50
+
+# Smallest share of the variance of a feature that counts as lying within clusters.
+LEAST_WITHIN = 1 / 16
 
 SMALLEST_SIDE, LARGEST_SIDE = 16, 64
 # Pixels of all tiles together: a page of 500 clusters stays below ten megabytes.
@@ -94,7 +96,7 @@ class Source:
 
 def _kept_arrays(k: int) -> dict[str, Array]:
     """What is kept of k clusters, as it must be in a file."""
-    clusters, nodes = (0, k - 1), (0, 2 * k - 2)
+    clusters = (0, k - 1)
     return {
         # Where observations are drawn, the initial cluster of each, and how the picture was made.
         "picture_xy": Array("f4", ("m", 2), -FINITE, FINITE),
@@ -109,14 +111,6 @@ def _kept_arrays(k: int) -> dict[str, Array]:
         "feature_names": Array("U", ("f",)),
         "means": Array("f4", (k, "f"), -FINITE, FINITE),
         "spread": Array("f4", ("f",), -FINITE, FINITE),
-        # Pairs of clusters that the neighbour graph connects, and the number of edges.
-        "edge_pairs": Array("i8", ("e", 2), *clusters),
-        "edges": Array("i8", ("e",), 0, LARGEST),
-        # Pairs of nodes of the tree that can be reviewed; how many held-out observations of both
-        # sides have which difference of scores; and the largest difference that is shown.
-        "border_pairs": Array("i8", ("p", 2), *nodes),
-        "borders": Array("i8", ("p", 2, "bars"), 0, LARGEST),
-        "border_reach": Array("f4", ("p",), TINY, FINITE),
     }
 
 
@@ -139,9 +133,7 @@ class Kept(SimpleNamespace):
         return cls(**load_checked(path, FORMAT, _kept_arrays(n_clusters), advice=advice)[0])
 
 
-def collect(
-    source: Source, distances: PairwiseTVD | None = None, graph: NeighbourGraph | None = None
-) -> Kept:
+def collect(source: Source, distances: PairwiseTVD | None = None) -> Kept:
     """Collect what a page shows of the observations.
 
     Parameters
@@ -149,8 +141,6 @@ def collect(
     source : Source
     distances : PairwiseTVD, optional
         Its scores arrange images, sounds and clouds, which have no distances of their own.
-    graph : NeighbourGraph, optional
-        The neighbour graph, for the number of edges.
 
     Returns
     -------
@@ -167,8 +157,6 @@ def collect(
     features, rows = _features(source, matrix, distances)
     parts: dict[str, Any] = {"n_observations": len(source.clusters)}
     parts["means"] = np.zeros((source.n_clusters, 0), np.float32)
-    if graph is not None:
-        parts |= _edges(graph)
     if len(rows):
         parts |= _picture(source, features, rows, by_scores=matrix is None)
         parts |= _tiles(source, matrix, features, rows)
@@ -193,7 +181,7 @@ def _features(
 ) -> tuple[NDArray[np.float64], Index]:
     """Vectors of the observations that are looked at, and which they are."""
     if matrix is not None:
-        rows = _looked_at(source.clusters)
+        rows = drawn_rows(source.clusters, least=LOOKED_AT)
         if scipy.sparse.issparse(matrix):
             from unsplit.data.rows.kinds import components_of_counts
 
@@ -201,17 +189,11 @@ def _features(
         return matrix[rows].astype(np.float64), rows
     if distances is None or not distances.has_scores or not len(distances.scores.rows):
         return np.zeros((0, 2)), np.zeros(0, np.int64)
-    positions = _looked_at(distances.scores.clusters)
-    return score_features(distances.scores, positions), distances.scores.rows[positions]
-
-
-def _looked_at(clusters: Index) -> Index:
-    """At most :data:`LOOKED_AT` rows of every cluster, and all that a picture draws."""
-    order = np.argsort(clusters, kind="stable")
-    order = order[clusters[order] >= 0]
-    starts = np.unique(clusters[order], return_index=True)[1]
-    few = [spread(part, LOOKED_AT) for part in np.split(order, starts[1:])]
-    return np.union1d(np.concatenate(few), drawn_rows(clusters))
+    # Images, sounds and clouds have no meaningful distances of their own.  Euclidean distances
+    # between square roots of probabilities are Hellinger distances.
+    scores = distances.scores
+    scores = scores.some(drawn_rows(scores.clusters, least=LOOKED_AT))
+    return np.sqrt(softmax(scores.dense().astype(np.float64), axis=1)), scores.rows
 
 
 def _picture(
@@ -227,9 +209,8 @@ def _picture(
         xy, method = picture_of(features[some])
         if by_scores:
             method += " of the probabilities that the networks give to the clusters"
-    low, reach = xy.min(axis=0), np.ptp(xy, axis=0)
     return {
-        "picture_xy": ((xy - low) / np.where(reach > 0, reach, 1.0)).astype(np.float32),
+        "picture_xy": minmax_scale(xy).astype(np.float32),
         "picture_method": method,
         "picture_clusters": source.clusters[drawn],
     }
@@ -239,10 +220,10 @@ def _tiles(
     source: Source, matrix: Any, features: NDArray[np.float64], rows: Index
 ) -> dict[str, Any]:
     """Small pictures of exemplars; nothing if the observations have none."""
-    made_from = source.shown is not None  # then X and its names are no pixels
-    shown = source.shown if made_from else source.X
-    is_grid = isinstance(matrix, np.ndarray) and not made_from
-    grid = grid_of(source.feature_names) if is_grid else None
+    shown, grid = source.shown, None
+    if shown is None:  # otherwise X and its names are no pixels
+        shown = source.X
+        grid = grid_of(source.feature_names) if isinstance(matrix, np.ndarray) else None
     if grid is None and _matrix(shown) is not None:
         return {}
     per_cluster = max(1, min(PER_CLUSTER, MOST_TILES // source.n_clusters))
@@ -255,16 +236,12 @@ def _tiles(
     return found if kind else {}
 
 
-def _edges(graph: NeighbourGraph) -> dict[str, Any]:
-    """Count the edges between clusters, each pair once."""
-    counts = scipy.sparse.triu(graph.edges_between(), 1).tocoo()
-    found = np.round(counts.data).astype(np.int64)
-    pairs = np.column_stack([counts.row, counts.col]).astype(np.int64)
-    return {"edge_pairs": pairs[found > 0], "edges": found[found > 0]}
-
-
 def _differences(source: Source, matrix: Any) -> dict[str, Any]:
-    """Means of the features that differ most between clusters, relative to their spread."""
+    """Means of the features that differ most between clusters, and their spread.
+
+    The spread is the deviation within clusters, but at least a quarter of that of all observations:
+    where nearly every cluster has one value, as of a yes or no, there would be none.
+    """
     k, names = source.n_clusters, source.feature_names
     if names is None:
         names = [f"feature {i}" for i in range(matrix.shape[1])]
@@ -278,31 +255,30 @@ def _differences(source: Source, matrix: Any) -> dict[str, Any]:
     sizes = np.maximum(np.bincount(clusters, minlength=k), 1)
     place = (clusters, np.arange(len(inside)))
     average = scipy.sparse.csr_array((1 / sizes[clusters], place), (k, len(inside)))
+    values = matrix[inside]
     if scipy.sparse.issparse(matrix):
         from unsplit.data.rows.kinds import log_shares
 
-        values = log_shares(matrix[inside])
-        means, squares = ((average @ part).toarray() for part in (values, values * values))
-    else:
-        values = matrix[inside].astype(np.float64)
-        means, squares = average @ values, average @ (values * values)
+        values = log_shares(values)
+    deviation = StandardScaler(with_mean=False).fit(values).scale_  # 1 for a constant feature
+    means = average @ values.astype(np.float64)
+    means = means.toarray() if scipy.sparse.issparse(means) else means
     shares = sizes / sizes.sum()
-    within = np.sqrt(np.maximum(shares @ (squares - means**2), 0.0))
-    between = np.sqrt(np.maximum(shares @ means**2 - (shares @ means) ** 2, 0.0))
-    floor = 1e-9 + 1e-3 * float(np.max(within, initial=0.0))
-    top = np.argsort(-between / np.maximum(within, floor), kind="stable")[:MOST_FEATURES]
+    explained = shares @ ((means - shares @ means) / deviation) ** 2  # of the variance
+    top = np.argsort(-explained, kind="stable")[:MOST_FEATURES]
+    within = deviation * np.sqrt(np.clip(1 - explained, LEAST_WITHIN, 1))
     return {
         "feature_names": np.array([str(names[i]) for i in top], dtype=np.str_),
         "means": means[:, top].astype(np.float32),
-        "spread": np.maximum(within, floor)[top].astype(np.float32),
+        "spread": within[top].astype(np.float32),
     }
 
 
 # --- which observations ---------------------------------------------------------------------------
 
 
-def drawn_rows(clusters: Index, most: int = MOST_POINTS) -> Index:
-    """Choose rows to draw: all, or about an even share of every cluster and one of each.
+def drawn_rows(clusters: Index, most: int = MOST_POINTS, least: int = 1) -> Index:
+    """Choose rows to draw: all, or about an even share of every cluster and the least of each.
 
     Examples
     --------
@@ -311,10 +287,9 @@ def drawn_rows(clusters: Index, most: int = MOST_POINTS) -> Index:
     """
     rows = np.flatnonzero(clusters >= 0)
     rows = rows[np.argsort(clusters[rows], kind="stable")]
-    if len(rows) <= most:
-        return np.sort(rows)
-    first = rows[np.unique(clusters[rows], return_index=True)[1]]
-    return np.union1d(first, spread(rows, most))
+    starts = np.unique(clusters[rows], return_index=True)[1]
+    few = [spread(part, least) for part in np.split(rows, starts[1:])]
+    return np.union1d(np.concatenate(few), spread(rows, most))
 
 
 def spread(index: Index, most: int) -> Index:
@@ -341,8 +316,7 @@ def exemplar_rows(features: Floats, clusters: Index, per_cluster: int) -> Index:
         inside = np.flatnonzero(clusters == cluster)
         away = np.linalg.norm(features[inside] - features[inside].mean(axis=0), axis=1)
         order = inside[np.argsort(away, kind="stable")]
-        steps = np.linspace(0, len(order) - 1, min(per_cluster, len(order)))
-        chosen.append(order[np.unique(steps.round().astype(np.int64))])
+        chosen.append(spread(order, per_cluster))
     return np.concatenate(chosen)
 
 
@@ -354,8 +328,8 @@ def checked_picture(picture: Any, n: int) -> Floats:
     xy = np.asarray(picture, np.float64)
     if xy.shape != (n, 2) or not np.isfinite(xy).all():
         raise InputError(
-            f"picture must have two finite coordinates for each of the {n} observations, got "
-            f"shape {xy.shape}; pass an array of shape ({n}, 2)."
+            f"{option('picture')} must have two finite coordinates for each of the {n} "
+            f"observations, got shape {xy.shape}; pass an array of shape ({n}, 2)."
         )
     return xy
 
@@ -371,36 +345,17 @@ def picture_of(features: Floats) -> tuple[Floats, str]:
     m, d = features.shape
     if d == 1:
         heights = np.random.default_rng(0).uniform(size=m)
-        xy = np.column_stack([features[:, 0], heights * (np.ptp(features) or 1.0) / 4])
-        return xy, "the only feature; the height is random"
+        return np.column_stack([features, heights]), "the only feature; the height is random"
     if d == 2:
         return features, "the two features"
-    width = min(COMPONENTS, m - 1, d)
-    if width < 2 or not np.ptp(features, axis=0).any():
+    if not np.ptp(features, axis=0).any():
         return features[:, :2], "the first two features"
-    components = PCA(width, random_state=0).fit_transform(features)
+    components = PCA(min(COMPONENTS, m, d), random_state=0).fit_transform(features)
     if m < FEWEST_FOR_NEIGHBOURS or d == 3:
         return components[:, :2], "two principal components (PCA)"
-    start = components[:, :2] / components[:, 0].std() * 1e-4
     # Its threads wait for each other at every step: ten times as long on a busy machine.
     with threadpool_limits(1):
-        xy = TSNE(init=start, random_state=0, **QUICK).fit_transform(components)
-    return xy.astype(np.float64), "t-SNE"
-
-
-def score_features(scores: HeldoutScores, positions: Index) -> Floats:
-    """Square roots of the probabilities that the networks give some observations for all clusters.
-
-    For images, sounds and clouds, which have no meaningful distances of their own.  Euclidean
-    distances between the results are Hellinger distances.
-    """
-    strata = scores.strata[positions]
-    found = np.empty((len(positions), scores.n_clusters))
-    for stratum in np.unique(strata):
-        inside = strata == stratum
-        z = scores.features[positions[inside]] @ scores.weights[stratum].T + scores.bias[stratum]
-        found[inside] = softmax(z.astype(np.float64), axis=1)
-    return np.sqrt(found)
+        return TSNE(random_state=0, **QUICK).fit_transform(components), "t-SNE"
 
 
 # --- exemplars ------------------------------------------------------------------------------------
@@ -418,10 +373,11 @@ def grid_of(names: Sequence[str] | None) -> tuple[int, int] | None:
     if len(found) < 4 or not all(found):
         return None
     places = np.array([(int(m[1]), int(m[2])) for m in found if m is not None])
-    height, width = np.ptp(places, axis=0).tolist()
-    complete = np.indices((height + 1, width + 1)).reshape(2, -1).T + places[0]
-    is_grid = min(height, width) > 0 and np.array_equal(places, complete)
-    return (height + 1, width + 1) if is_grid else None
+    height, width = (np.ptp(places, axis=0) + 1).tolist()
+    if min(height, width) < 2 or height * width != len(places):
+        return None
+    complete = places[0] + np.argwhere(np.ones((height, width)))
+    return (height, width) if np.array_equal(places, complete) else None
 
 
 def tiles_of_grid(values: NDArray[Any], shape: tuple[int, int]) -> Bytes:
@@ -446,11 +402,12 @@ def tiles_of_rows(X: Any, index: Index) -> tuple[Bytes, str]:
     from unsplit.data.rows.kinds import observations
 
     rows = observations(X, torch.device("cpu"))
-    sequences = (_waveform, "waveforms")
-    if rows.rate is not None:
-        sequences = (_sound, "waveforms above spectrograms")
-    kinds = {"images": (_image, "images"), "points": (_cloud, "point clouds")}
-    draw, kind = (kinds | {"sequences": sequences}).get(rows.kind, (None, ""))
+    draw, kind = {
+        "images": (_image, "images"),
+        "points": (_cloud, "point clouds"),
+        "sequences": (_waveform, "waveforms"),
+        "sounds": (_sound, "waveforms above spectrograms"),
+    }.get(rows.kind if rows.rate is None else "sounds", (None, ""))
     if draw is None:
         return np.zeros((0, 1, 1, 3), np.uint8), kind
     side = int(np.clip((MOST_PIXELS / len(index)) ** 0.5, SMALLEST_SIDE, LARGEST_SIDE))
@@ -465,8 +422,7 @@ def _image(pixels: Any, side: int) -> Bytes:
     values = interpolate(values[None], (side, side), mode="area")[0].permute(1, 2, 0).numpy()
     # Bytes are drawn as they are, other numbers from their smallest to their largest.
     if values.min() < 0 or values.max() > 255 or values.max() <= 1:
-        low, high = float(values.min()), float(values.max())
-        values = 255 * (values - low) / ((high - low) or 1.0)
+        values = 255 * minmax_scale(values.ravel()).reshape(values.shape)
     return np.round(values).astype(np.uint8)
 
 
@@ -478,17 +434,12 @@ def _cloud(points: Any, side: int) -> Bytes:
     """A cloud seen from the front and a little from above; near points are darker."""
     xyz = points.numpy()[:, :3].astype(np.float64)
     xyz = xyz - (xyz.min(axis=0) + xyz.max(axis=0)) / 2
-    turn, tilt = np.deg2rad(35), np.deg2rad(25)
-    x = np.cos(turn) * xyz[:, 0] - np.sin(turn) * xyz[:, 1]
-    depth = np.sin(turn) * xyz[:, 0] + np.cos(turn) * xyz[:, 1]
-    y = np.cos(tilt) * xyz[:, 2] - np.sin(tilt) * depth
-    reach = 1.05 * max(float(np.abs(np.concatenate([x, y])).max()), 1e-12)
-    far = (depth - depth.min()) / (float(np.ptp(depth)) or 1.0)
-    shades = (INK + 0.6 * far[:, None] * (BACKGROUND - INK)).astype(np.uint8)
+    turned = Rotation.from_euler("zx", [35, -25], degrees=True).apply(xyz)
+    x, depth, y = turned[np.argsort(-turned[:, 1])].T  # far points first, which near ones cover
+    reach = 1.05 * max(float(np.abs([x, y]).max()), 1e-12)
     places = ((np.stack([-y, x]) / reach + 1) / 2 * (side - 1)).round().astype(np.int64)
     tile = _empty_tile(side)
-    for point in np.argsort(-depth):
-        tile[places[0, point], places[1, point]] = shades[point]
+    tile[*places] = INK + 0.6 * minmax_scale(depth)[:, None] * (BACKGROUND - INK)
     return tile
 
 
@@ -499,50 +450,32 @@ def _waveform(sequence: Any, side: int) -> Bytes:
     tile = _empty_tile(side)
     if channels.size == 0:
         return tile
-    height, n_columns = side // len(channels), min(side, channels.shape[1])
-    edges = np.arange(n_columns + 1) * side // n_columns
+    height, starts = side // len(channels), np.arange(side) * channels.shape[1] // side
+    lines = np.arange(height)[::-1, None]
     for band, channel in enumerate(channels):
-        low, high = float(channel.min()), float(channel.max())
-        level = (channel - low) / ((high - low) or 1.0) * (height - 1)
-        lowest = (band + 1) * height - 1
-        for column, part in enumerate(np.array_split(level, n_columns)):
-            lines = slice(lowest - int(part.max()), lowest - int(part.min()) + 1)
-            tile[lines, edges[column] : edges[column + 1]] = INK
+        level = (minmax_scale(channel) * (height - 1)).astype(np.int64)
+        low, high = np.minimum.reduceat(level, starts), np.maximum.reduceat(level, starts)
+        tile[band * height : (band + 1) * height][(lines >= low) & (lines <= high)] = INK
     return tile
 
 
 def _sound(sequence: Any, side: int) -> Bytes:
     """The waveform above, and the spectrogram below it: dark is loud, and high is above."""
     samples = sequence.numpy()[0, sequence.numpy()[-1] > 0].astype(np.float64)
+    window = min(256, len(samples))
+    power = spectrogram(samples, window="hann", nperseg=window, noverlap=window // 2)[2][::-1]
+    # From the loudest to 60 dB below it, or less.
+    decibels = 10 * np.log10(power / (power.max() or 1.0) + 1e-12)
+    loud = np.clip(1 + decibels / 60, 0.0, 1.0)
     upper = side // 3
     tile = _waveform(sequence, side)
-    loud = spectrogram(samples, side, side - upper)[..., None]
-    tile[:upper] = tile[np.linspace(0, side - 1, upper).astype(np.int64)]
-    tile[upper:] = BACKGROUND + loud * (INK - BACKGROUND)
+    tile[:upper] = tile[spread(np.arange(side), upper)]
+    lines, columns = (
+        np.linspace(0, n - 1, m).astype(np.int64)
+        for n, m in zip(loud.shape, (side - upper, side), strict=True)
+    )
+    tile[upper:] = BACKGROUND + loud[np.ix_(lines, columns)][..., None] * (INK - BACKGROUND)
     return tile
-
-
-def spectrogram(samples: Floats, width: int, height: int) -> Floats:
-    """How loud each pitch is over time, from 0 (60 dB below the loudest, or less) to 1.
-
-    The highest pitch comes first, and low ones have more lines than high ones, as for the ear.
-
-    Examples
-    --------
-    >>> high, low = np.sin(2.5 * np.arange(900)), np.sin(0.3 * np.arange(900))
-    >>> [int(spectrogram(sound, 4, 8).sum(axis=1).argmax()) for sound in (high, low)]
-    [1, 6]
-    """
-    window = min(256, len(samples))
-    starts = np.linspace(0, len(samples) - window, width).astype(np.int64)
-    parts = samples[starts[:, None] + np.arange(window)] * np.hanning(window + 2)[1:-1]
-    power = np.abs(np.fft.rfft(parts - parts.mean(axis=1, keepdims=True), axis=1)) ** 2
-    edges = np.linspace(0, 1, height + 1) ** 1.6 * power.shape[1]
-    first = np.minimum(edges[:-1].astype(np.int64), power.shape[1] - 1)
-    last = np.maximum(np.ceil(edges[1:]).astype(np.int64), first + 1)
-    lines = np.stack([power[:, a:b].mean(axis=1) for a, b in zip(first, last, strict=True)])
-    decibels = 10 * np.log10(lines[::-1] / (lines.max() or 1.0) + 1e-12)
-    return np.clip(1 + decibels / 60, 0.0, 1.0)
 
 
 # --- as text --------------------------------------------------------------------------------------

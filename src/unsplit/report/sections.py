@@ -2,7 +2,7 @@
 
 import base64
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,18 +15,23 @@ from unsplit.data.array_files import checksum
 from unsplit.merging.decision import MUST_LINK, UNCLEAR
 from unsplit.merging.review import Merge, Row, members_of_nodes
 from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.divergences import DIVERGENCES
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.scores import DIVERGENCES
-from unsplit.plots.style import AXIS_LABELS, counted, node_heights, places, short_name
+from unsplit.plots.style import AXIS_LABELS, base_height, counted
 from unsplit.report.collect import Kept, png, sheet, spread
 
 # More leaves than this can neither be drawn nor read on one page.
 MOST_LEAVES = 500
-LONGEST_NAME = 28
-MOST_NAMES = 3
-# How many unclear pairs the first paragraph names.
-N_FIRST = 3
-RANKED_BY = DIVERGENCES | {"distance": "the distances that were passed"}
+RANKED_BY = {name: one.caption for name, one in DIVERGENCES.items()} | {
+    "distance": "the distances that were passed"
+}
+# Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
+CUT_OUT_OF_FEATURES = (
+    "The clusters seem to be cut out of the same features, as k-means and Leiden do; then every "
+    "pair differs by construction.",
+    "The nearest neighbours of the observations therefore decided which clusters belong together; "
+    "if the labels come from elsewhere, pass --labels-from elsewhere, and tests decide.",
+)
 
 # Pairs that can be reviewed on one page, the most urgent ones.
 MOST_PAIRS = 150
@@ -35,7 +40,6 @@ BARS = 31
 MOST_AT_BORDER = 2_000
 # Rows whose ids and clusters are part of the page, so that it can write their labels.
 MOST_ROWS = 100_000
-LONGEST_IDS = 2_000_000  # characters
 # Exemplars of a leaf that stands for several clusters.
 MOST_TILES_OF_LEAF = 6
 SHEET_COLUMNS = 40
@@ -43,7 +47,7 @@ SHEET_COLUMNS = 40
 STEPS = 65_534
 
 WORDS = ("verdict", "stage", "why")
-NUMBERS = ("tvd", "low", "p_adjusted", "edges", "times_chance", "strength", "stability")
+NUMBERS = ("tvd", "low", "p_adjusted", "edges", "times_chance", "stability")
 
 
 # --- the leaves that are drawn --------------------------------------------------------------------
@@ -71,7 +75,8 @@ class View:
 
     def __init__(self, tree: MergeTree, most: int = MOST_LEAVES) -> None:
         self.tree = tree
-        k, inside = tree.n_initial, members_of_nodes(tree.merges, tree.n_initial)
+        k = tree.n_initial
+        self.inside = inside = members_of_nodes(tree.merges, k)
         # Steps of the whole tree that are drawn, and its nodes that are the leaves.
         self.steps, roots = _unfolded(tree, most)
         self.leaves = sorted(roots, key=lambda node: min(inside[node]))
@@ -81,36 +86,29 @@ class View:
         for leaf, members in enumerate(self.members):
             self.leaf_of[members] = leaf
         self.sizes = np.bincount(self.leaf_of, tree.sizes).astype(np.int64)
-        self.weights = tree.sizes / self.sizes[self.leaf_of]  # of each cluster in its leaf
+        # Of each cluster in its leaf: multiplied by values of clusters, it makes means of leaves.
+        weights, place = tree.sizes / self.sizes[self.leaf_of], (self.leaf_of, np.arange(k))
+        self.mean = scipy.sparse.csr_array((weights, place), (len(self.leaves), k))
         drawn = [*self.leaves, *(k + step for step in self.steps)]
         self.nodes = {node: number for number, node in enumerate(drawn)}
-        self.merges = [self._renamed(tree.merges[step]) for step in self.steps]
+        self.merges = [self.renamed(tree.merges[step]) for step in self.steps]
         self.leaves_in = members_of_nodes(self.merges, len(self.leaves))
+        # Pairs to review are those whose two sides are nodes of this view.
+        self.reviewed = [
+            row for row in tree.reviewed if {row.pair.left, row.pair.right} <= self.nodes.keys()
+        ][:MOST_PAIRS]
 
-    def visible(self, rows: Iterable[Row]) -> list[tuple[Row, Row]]:
-        """Those pairs whose two sides are nodes of this view, each as it is and renumbered."""
-        return [
-            (row, replace(row, pair=self._renamed(row.pair), step=self._drawn(row.step)))
-            for row in rows
-            if row.pair.left in self.nodes and row.pair.right in self.nodes
-        ]
+    def renamed(self, merge: Merge) -> Merge:
+        """A merge or pair of the tree with the numbers of its nodes in this view."""
+        return replace(merge, left=self.nodes[merge.left], right=self.nodes[merge.right])
 
     def averaged(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
         """Distances between leaves: means over their clusters, weighted by size."""
         if not self.folded:
             return matrix
-        place = (self.leaf_of, np.arange(len(matrix)))
-        mean = scipy.sparse.csr_array((self.weights, place), (len(self.leaves), len(matrix)))
-        found = np.asarray(mean @ (mean @ np.nan_to_num(matrix, nan=1.0)).T)
+        found = np.asarray(self.mean @ (self.mean @ np.nan_to_num(matrix, nan=1.0)).T)
         np.fill_diagonal(found, 0.0)
         return found
-
-    def _renamed(self, merge: Merge) -> Merge:
-        return replace(merge, left=self.nodes[merge.left], right=self.nodes[merge.right])
-
-    def _drawn(self, step: int | None) -> int | None:
-        k = self.tree.n_initial
-        return None if step is None else self.nodes[k + step] - len(self.leaves)
 
 
 def _unfolded(tree: MergeTree, most: int) -> tuple[list[int], list[int]]:
@@ -166,33 +164,11 @@ def rounded(value: float) -> float | None:
 # --- the answer -----------------------------------------------------------------------------------
 
 
-def group(names: Sequence[object]) -> str:
-    r"""The first names of a group, and how many more there are.
-
-    Marks around each keep right-to-left text from turning the words around it.
-
-    Examples
-    --------
-    >>> group("abcde").replace("\u2068", "").replace("\u2069", "")
-    'a + b + c + 2 more'
-    """
-    found = []
-    for name in names[:MOST_NAMES]:
-        found.append(f"\u2068{short_name(name, LONGEST_NAME)}\u2069")
-    more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
-    return " + ".join(found + more)
-
-
 def why_stopped(tree: MergeTree) -> str:
     """By which rule merging stopped, and what ranked the pairs."""
-    sentence = f"Merging stopped because {tree.stopped}."
-    if tree.strategy == "neighbours":
-        return (
-            f"{sentence} The clusters seem to be cut out of the same features, where every pair "
-            "differs by construction, so nearest neighbours decided. If they come from elsewhere, "
-            "such as classes given by hand, merge with --labels-from elsewhere: then tests decide."
-        )
-    return f"{sentence} Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
+    ranked_by = f"Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
+    more = CUT_OUT_OF_FEATURES if tree.strategy == "neighbours" else (ranked_by,)
+    return " ".join([f"Merging stopped because {tree.stopped}.", *more])
 
 
 def how_sure(rows: list[Row]) -> str:
@@ -202,12 +178,8 @@ def how_sure(rows: list[Row]) -> str:
         return "There was no pair to compare."
     if all(math.isnan(row.pair.tvd) for row in rows):
         return "The distances came without scores, so nothing says how sure each pair is."
-    sentence = f"The evidence is clear for all {counted(n, 'compared pair')}."
-    if unclear:
-        sentence = (
-            f"The evidence is clear for {n - unclear:,} of {counted(n, 'compared pair')}; "
-            f"{unclear:,} {'is' if unclear == 1 else 'are'} unclear."
-        )
+    clear = f"{n - unclear:,} of" if unclear else "all"
+    sentence = f"The evidence is clear for {clear} {counted(n, 'compared pair')}."
     against = [row.told for row in rows if row.against_evidence]
     told, others = sum(against), len(against) - sum(against)
     if told:
@@ -248,9 +220,6 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
             sentences.append(f"The result has more clusters ({after}) than the page can show.")
     return {
         "headline": f"{before} are really {after}" if merged else f"All {before} are different",
-        "n_initial": tree.n_initial,
-        "n_clusters": tree.n_clusters,
-        "n_unclear": _n_unclear(tree.reviewed),
         "sentences": [sentence for sentence in sentences if sentence is not None],
         "cards": [
             (f"{tree.n_initial:,} → {after}", "clusters"),
@@ -259,21 +228,6 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
             (f"{_n_unclear(tree.reviewed):,}", "unclear pairs"),
         ],
     }
-
-
-def look_first(view: View, pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The first unclear pairs in words, or the least certain pair, with its place in the review."""
-    names = view.tree.cluster_ids.tolist()
-    clusters = [[names[i] for leaf in node for i in view.members[leaf]] for node in view.leaves_in]
-    return [
-        {
-            "index": index,
-            "about": f"{pair['verdict']}, {pair['done']}",
-            "sides": [group(clusters[pair[side]]) for side in ("left", "right")],
-        }
-        for index, pair in enumerate(pairs[:N_FIRST])
-        if pair["verdict"] == UNCLEAR or index == 0
-    ]
 
 
 # --- the tree and the data ------------------------------------------------------------------------
@@ -291,8 +245,8 @@ def tree_section(view: View) -> dict[str, Any]:
         "fingerprint": fingerprint[:16],
         "names": [[names[i] for i in members] for members in view.members],
         "sizes": view.sizes.tolist(),
-        "order": np.argsort(places(tree)[view.leaves], kind="stable").tolist(),
-        "base": float(node_heights(tree)[0]),
+        "order": view.leaves_in[-1],
+        "base": base_height(tree),
         "merges": [merge_entry(merge) for merge in view.merges],
         "taken": tree.taken[view.steps].tolist(),
         "fewest": 1 + tree.n_forbidden,
@@ -349,7 +303,6 @@ def exemplar_section(view: View, kept: Kept) -> dict[str, Any] | None:
         "kind": kept.tile_kind,
         "src": png(sheet(kept.tiles[order], SHEET_COLUMNS)),
         "columns": SHEET_COLUMNS,
-        "n": len(order),
         "height": kept.tiles.shape[1],
         "width": kept.tiles.shape[2],
         "counts": [len(part) for part in chosen],
@@ -360,24 +313,12 @@ def feature_section(view: View, kept: Kept) -> dict[str, Any] | None:
     """Means of the features that differ most, in units of their spread within clusters."""
     if not len(kept.feature_names):
         return None
-    means = np.zeros((len(view.leaves), len(kept.feature_names)))
-    np.add.at(means, view.leaf_of, view.weights[:, None] * kept.means)
+    means = (view.mean @ kept.means.astype(np.float64)).tolist()
     return {
         "names": kept.feature_names.tolist(),
-        "means": [[rounded(value) for value in row] for row in means.tolist()],
+        "means": [[rounded(value) for value in row] for row in means],
         "spread": [rounded(value) for value in kept.spread.tolist()],
     }
-
-
-def edge_section(view: View, kept: Kept) -> dict[str, Any] | None:
-    """Number of edges between leaves in the neighbour graph."""
-    if not len(kept.edges):
-        return None
-    left, right = np.sort(view.leaf_of[kept.edge_pairs], axis=1).T
-    outside = left < right
-    place, pair = np.unique((len(view.leaves) * left + right)[outside], return_inverse=True)
-    totals = np.bincount(pair, kept.edges[outside], len(place))
-    return {"place": packed(place, np.uint32), "count": packed(totals, np.uint32)}
 
 
 def label_section(
@@ -389,39 +330,37 @@ def label_section(
     ids = None if row_ids is None else [str(one) for one in row_ids.tolist()]
     if ids == [str(row) for row in range(len(clusters))]:
         ids = None
-    if sum(map(len, ids or ())) > LONGEST_IDS:
-        return None
     return {"cluster": packed(clusters, np.int32), "ids": ids, "leaf": view.leaf_of.tolist()}
 
 
-def training_section(distances: PairwiseTVD | None) -> dict[str, Any] | None:
-    """Loss and held-out accuracy of every epoch."""
+def training_words(distances: PairwiseTVD | None) -> str:
+    """How loss and held-out accuracy changed; nothing without training."""
     history = None if distances is None else distances.history
     if history is None or not len(history.epoch):
-        return None
-    return {
-        "epoch": history.epoch.tolist(),
-        "loss": [rounded(value) for value in history.loss.tolist()],
-        "accuracy": [rounded(value) for value in history.accuracy.tolist()],
-        "kept": history.kept_epoch.tolist(),
-    }
+        return ""
+    ends = {}
+    for name in ("loss", "accuracy"):
+        known = getattr(history, name)[np.isfinite(getattr(history, name))]
+        ends[name] = f"{known[0]:.3f} → {known[-1]:.3f}" if len(known) else "unknown"
+    epochs = ", ".join(str(epoch + 1) for epoch in history.kept_epoch.tolist())
+    return (
+        f"{counted(len(history.epoch), 'epoch')}: training loss {ends['loss']}, held-out accuracy "
+        f"{ends['accuracy']}; networks of epoch {epochs} were kept."
+    )
 
 
 # --- pairs to review ------------------------------------------------------------------------------
 
 
-def review_section(view: View, kept: Kept) -> dict[str, Any]:
+def review_section(view: View, distances: PairwiseTVD | None) -> dict[str, Any]:
     """Pairs to review, the most urgent first, with the scores at the border of each."""
-    known = {(a, b): place for place, (a, b) in enumerate(kept.border_pairs.tolist())}
     entries = []
-    for row, drawn in view.visible(view.tree.reviewed)[:MOST_PAIRS]:
-        entry = merge_entry(drawn.pair) | {"done": row.done, "step": drawn.step}
-        entry |= {"size_left": row.pair.size_left, "size_right": row.pair.size_right}
-        place = known.get((row.pair.left, row.pair.right))
-        if place is not None:
-            left, right = kept.borders[place].tolist()
-            reach = rounded(float(kept.border_reach[place]))
-            entry["border"] = {"reach": reach, "left": left, "right": right}
+    for row in view.reviewed:
+        pair = row.pair
+        entry = merge_entry(view.renamed(pair)) | {"done": row.done, "border": None}
+        entry |= {"size_left": pair.size_left, "size_right": pair.size_right}
+        if distances is not None and distances.has_scores:
+            entry["border"] = border(distances, view.inside[pair.left], view.inside[pair.right])
         entries.append(entry)
     given = _given_answers(view, entries)
     return {"pairs": entries, "n_pairs": len(view.tree.reviewed), "given": given}
@@ -443,31 +382,14 @@ def _given_answers(view: View, pairs: Sequence[Mapping[str, Any]]) -> list[dict[
     return found
 
 
-def with_borders(kept: Kept, view: View, distances: PairwiseTVD) -> Kept:
-    """Add how the scores differ at the border of every pair that can be reviewed."""
-    members = members_of_nodes(view.tree.merges, view.tree.n_initial)
-    found = []
-    for row, _ in view.visible(view.tree.reviewed)[:MOST_PAIRS]:
-        sides = (row.pair.left, row.pair.right)
-        bars, reach = border(distances, *(members[node] for node in sides))
-        if bars.any():
-            found.append((sides, bars, reach))
-    if not found:
-        return kept
-    pairs, bars_of, reaches = (np.array(part) for part in zip(*found, strict=True))
-    reaches = reaches.astype(np.float32)
-    return Kept(**vars(kept) | {"border_pairs": pairs, "borders": bars_of, "border_reach": reaches})
-
-
 def border(
     distances: PairwiseTVD, left: Sequence[int], right: Sequence[int]
-) -> tuple[Index, float]:
+) -> dict[str, list[int]] | None:
     """Count the differences of the two scores of held-out observations of two unions of clusters.
 
     Observations of the left side should lie right of zero, and those of the right side left of it;
-    two heaps that lie on each other are clusters that the network cannot tell apart.  Returns the
-    counts of both sides, all zero if one has no held-out observation, and the largest difference
-    that is shown.
+    two heaps that lie on each other are clusters that the network cannot tell apart.  None if one
+    side has no held-out observation.
     """
     scores = distances.scores
     found = []
@@ -478,8 +400,8 @@ def border(
             difference = z[:, 0] - z[:, 1]
         found.append(difference[np.isfinite(difference)])
     if not all(map(len, found)):
-        return np.zeros((2, BARS), np.int64), 1.0
+        return None
     reach = float(np.quantile(np.abs(np.concatenate(found)), 0.98)) or 1.0
     limits = (-reach, reach)
-    bars = [np.histogram(np.clip(part, *limits), BARS, limits)[0] for part in found]
-    return np.stack(bars).astype(np.int64), reach
+    bars = [np.histogram(np.clip(part, *limits), BARS, limits)[0].tolist() for part in found]
+    return dict(zip(("left", "right"), bars, strict=True))

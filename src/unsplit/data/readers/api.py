@@ -1,25 +1,15 @@
 """Read observations of any kind from a folder or a file."""
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from unsplit.data.readers.broken import refuse_unreadable
 from unsplit.data.readers.columns import ColumnChoice, RowIds, refuse_choice
-from unsplit.data.readers.folders import (
-    IMAGE_ENDINGS,
-    FileList,
-    clusters_in,
-    files_in,
-    find_images,
-    lists_images,
-)
+from unsplit.data.readers.folders import FileList, find_files, listed_images, lists_images
 from unsplit.data.readers.h5ad import read_cells
-from unsplit.data.readers.media import SOUND_ENDINGS, read_audio, read_clouds, read_images
+from unsplit.data.readers.media import read_audio, read_clouds, read_images
 from unsplit.data.readers.observations import (
     BATCH_NAMES,
     LABEL_NAMES,
@@ -27,22 +17,17 @@ from unsplit.data.readers.observations import (
     read_observations,
     values_of_rows,
 )
-from unsplit.data.readers.parsers import CLOUD_ENDINGS
 from unsplit.data.readers.shards import find_samples, shards_of
-from unsplit.data.readers.tables import Progress, parquet_files
+from unsplit.data.readers.tables import Progress
 from unsplit.errors import InputError, check_flag, check_path, check_type, option, shown
-from unsplit.old_names import refuses_old_options
 
-# Number of files that decide which kind of data a folder holds.
-ENOUGH = 1000
-ENDINGS = {
-    "images": IMAGE_ENDINGS,
-    "sounds": SOUND_ENDINGS,
-    "point clouds": CLOUD_ENDINGS,
+READERS: dict[str, Callable[..., tuple[Any, FileList]]] = {
+    "images": read_images,
+    "sounds": read_audio,
+    "point clouds": read_clouds,
 }
 
 
-@refuses_old_options
 def read(
     path: str | os.PathLike[str],
     labels: str | os.PathLike[str] | None = None,
@@ -62,11 +47,9 @@ def read(
     ----------
     path : str or path
         A folder of images, ``.wav`` files, meshes or point clouds with a subfolder for each
-        cluster (see :func:`unsplit.data.readers.folders.clusters_in`); a table of images with the
-        columns ``path`` and ``cluster``; ``.tar`` files of images, as WebDataset writes them, by
-        name, folder or a pattern such as "shards/{000..012}.tar"; ``.npy`` or ``.npz`` with an
-        array of any shape; ``.npz`` with sound in ``audio`` and ``offsets``; ``.h5``, which is
-        read like ``.npz``; ``.h5ad`` with cells; a folder of ``.parquet`` files; or a file that
+        cluster (see :func:`unsplit.data.readers.folders.find_files`); a table of images with the
+        columns ``path`` and ``cluster``; a ``.tar`` file of images, as WebDataset writes them, or a
+        folder of such files; ``.h5ad`` with cells; or a file that
         :func:`unsplit.data.readers.observations.read_observations` reads.
     labels : str or path, optional
         A file with the labels, or the name of a column or array in ``path``.  Without it, the
@@ -83,8 +66,8 @@ def read(
         Give every feature of a table the mean 0 and the standard deviation 1, because columns in
         different units cannot be compared by distances.
     progress : callable, optional
-        Called now and then with how many rows or files have been read so far, and how many there
-        are; not for tables in text and arrays.
+        Called now and then with how many files of a folder have been read so far, and how many
+        there are.
     use_rep : str, optional
         For ``.h5ad``: a key of ``obsm``, "X", or for raw counts "raw" or "layers/NAME".  By default
         "X_pca" if there is one, otherwise "X".
@@ -126,8 +109,6 @@ def read(
         raise InputError(f"progress must be a function or None, got {shown(progress)}.")
     check_flag("scale", scale)
     path = Path(path)
-    if "\0" in str(path):
-        refuse_unreadable(path)
     wanted, within = (
         None if name is None else os.fspath(name)
         for name in (labels, batch if groups is None else groups)
@@ -160,41 +141,18 @@ def _read(
     progress: Progress | None,
 ) -> Observations:
     """What :func:`read` does with other files than .h5ad."""
-    shards, is_folder = shards_of(path), path.is_dir() and not parquet_files(path)
-    if not shards and not is_folder and not lists_images(path):
-        return read_observations(path, wanted, within, choice, progress, any_shape=True)
-    refuse_choice(path, choice.given)
+    shards = shards_of(path)
     if shards:
-        # A name that is no file is that of a field in the .json of every sample.
-        field = None if wanted is None or os.path.isfile(wanted) else wanted
-        wanted = None if field else wanted
-        X, files = read_images(find_samples(shards, field, needed=wanted is None), progress)
+        X, files = read_images(find_samples(shards, needed=wanted is None), progress)
+    elif path.is_dir():
+        files, kind = find_files(path)
+        X, files = READERS[kind](files, progress)
+    elif lists_images(path):
+        X, files = read_images(listed_images(path), progress)
     else:
-        X, files = _from_files(path, _what_is_in(path) if is_folder else "images", progress)
+        return read_observations(path, wanted, within, choice)
+    refuse_choice(path, choice.given)
     rows = RowIds(path, files.row_ids, named=True)
     labels = files.labels if wanted is None else values_of_rows({}, wanted, rows, LABEL_NAMES)
     batches = values_of_rows({}, within, rows, BATCH_NAMES)
     return Observations(X, None, files.row_ids, labels, batches)
-
-
-def _from_files(path: Path, kind: str, progress: Progress | None) -> tuple[Any, FileList]:
-    """The observations in a folder or a list of files, and the files that could be read."""
-    if kind == "point clouds":
-        return read_clouds(clusters_in(path, CLOUD_ENDINGS, kind), progress)
-    if kind == "sounds":
-        return read_audio(clusters_in(path, SOUND_ENDINGS, ".wav files"), progress)
-    return read_images(find_images(path), progress)
-
-
-def _what_is_in(folder: Path) -> str:
-    """Return the kind of most files in clusters; without any, of most files beside them."""
-    for names in ((name for name in files_in(folder) if "/" in name), files_in(folder)):
-        endings = (os.path.splitext(name)[1].lower() for name in names)
-        found = (kind for ending in endings for kind in ENDINGS if ending in ENDINGS[kind])
-        if kinds := Counter(islice(found, ENOUGH)):
-            return kinds.most_common(1)[0][0]
-    supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
-    raise InputError(
-        f"{folder} has no files of a supported type ({supported}); put the files of each "
-        "cluster into a subfolder of its own."
-    )

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.readers.tables import shortened
+from unsplit.data.readers.tables import TOO_LARGE, shortened
 from unsplit.errors import InputError, SkippedWarning, warn
 
 # Share of the files of a folder that may be broken.
 MOST_BROKEN = 0.05
-TOO_LARGE = "use fewer rows or columns"
 _NAMED = 3
 
 
@@ -61,14 +60,6 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
     return data
 
 
-def size_of(path: str | os.PathLike[str]) -> int:
-    """Return the number of bytes in a file; 0 if it has none, as a link to nowhere."""
-    try:
-        return os.stat(path).st_size
-    except (OSError, ValueError):
-        return 0  # reading it says what is wrong
-
-
 def leave_out(why: Mapping[int, str], names: NDArray[np.str_], what: str) -> NDArray[np.bool_]:
     """Warn that broken files are left out, or raise an error if there are too many.
 
@@ -89,9 +80,6 @@ def leave_out(why: Mapping[int, str], names: NDArray[np.str_], what: str) -> NDA
     named = ", ".join(f"{shortened(repr(str(names[i])))} ({why[i]})" for i in few)
     named += f" and {len(why) - _NAMED:,} more" if len(why) > _NAMED else ""
     which = f"{len(why):,} of {len(names):,} {what} cannot be read"
-    if not usable.any():
-        which = f"none of the {len(names):,} {what} can be read"
-        raise InputError(f"{which}: {named}; repair or replace them.")
     if len(why) > MOST_BROKEN * len(names):
         raise InputError(
             f"{which}, more than the {100 * MOST_BROKEN:g}% that may be broken: {named}; repair or "
@@ -114,10 +102,6 @@ def reason(error: Exception) -> str:
 
 def refuse_unreadable(path: Path) -> None:
     """Raise an error if a path is not a regular file with content that may be read."""
-    if "\0" in str(path):
-        raise InputError(
-            f"{str(path)!r} is not a file name: it holds a null character; correct it."
-        )
     try:
         if path.is_dir():
             raise InputError(
@@ -128,13 +112,15 @@ def refuse_unreadable(path: Path) -> None:
         with path.open("rb") as file:
             if not file.read(1):
                 raise InputError(f"{path} is empty; write it again.")
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"there is no file {path}; check its name and folder.") from None
-    except OSError as error:
+    except (OSError, ValueError) as error:  # such as a null character in its name
         raise cannot_be_opened(path, error) from None
 
 
-def cannot_be_opened(path: Path, error: OSError) -> InputError:
+def cannot_be_opened(path: Path, error: Exception) -> InputError:
     """The error for a file or folder that the system does not open."""
     return InputError(
         f"{shortened(str(path))} cannot be opened ({reason(error)}); check its name and "

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
+from unsplit.data.labels import is_gap
 from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, listing
 from unsplit.errors import InputError, SkippedWarning, option, shown, warn
 
@@ -65,30 +66,15 @@ class ColumnChoice:
         return [name for name, value in made.items() if value]
 
 
-@dataclass(frozen=True)
-class Roles:
+class Roles(NamedTuple):
     """How the columns of a table are read.
 
-    Parameters
-    ----------
-    names : list of str
-        Columns that hold names (ids, labels, batches), which are kept as they are written.
-    features : list of str
-        Columns that should hold numbers.
-
-    Examples
-    --------
-    >>> Roles(["cell"], ["depth"]).read
-    ['cell', 'depth']
+    ``names`` are columns that hold names (ids, labels, batches), which are kept as they are
+    written; ``features`` are those that should hold numbers.
     """
 
     names: list[str]
     features: list[str]
-
-    @property
-    def read(self) -> list[str]:
-        """All columns that are read."""
-        return self.names + self.features
 
 
 def assign_roles(
@@ -233,7 +219,7 @@ def leave_out_text(
 
 def _refuse_mistakes(path: Path, name: str, values: NDArray[Any]) -> None:
     """Raise an error if a column of text seems to be one of numbers with mistakes in it."""
-    given = [(row, v) for row, v in enumerate(values.tolist(), 1) if v is not None and v == v]
+    given = [(row, v) for row, v in enumerate(values.tolist(), 1) if not is_gap(v)]
     odd = [(row, v) for row, v in given if isinstance(v, str) and not NUMBER.fullmatch(v.strip())]
     n_text = sum(isinstance(v, str) for _, v in given)
     if odd and n_text == len(given) and len(odd) < (1 - MOSTLY_NUMBERS) * len(given):

@@ -1,15 +1,17 @@
 """Folders with a subfolder for each cluster, and tables that list images."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unsplit.data.readers.broken import cannot_be_opened, refuse_unreadable
+from unsplit.data.readers.broken import cannot_be_opened
 from unsplit.data.readers.observations import read_file
+from unsplit.data.readers.parsers import CLOUD_ENDINGS
 from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError, SkippedWarning, warn
 
@@ -17,6 +19,12 @@ IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp",
     ".ppm", ".pgm", ".pbm", ".pnm", ".jp2",
 )  # fmt: skip
+
+ENDINGS = {
+    "images": IMAGE_ENDINGS,
+    "sounds": (".wav", ".wave"),
+    "point clouds": CLOUD_ENDINGS,
+}
 
 # Folders that are found beside a folder called "train".
 PARTS = frozenset(["train", "val", "valid", "validation", "test"])
@@ -67,35 +75,20 @@ class FileList:
         return FileList(self.folder, self.row_ids[keep], self.labels[keep], names)
 
 
-def find_images(path: str | os.PathLike[str]) -> FileList:
-    r"""List images and their clusters; none is opened.
+def listed_images(path: Path) -> FileList:
+    r"""List the images of a table with the columns ``path`` and ``cluster``; none is opened.
 
-    Parameters
-    ----------
-    path : str or path
-        A folder with a subfolder for each cluster; see :func:`clusters_in`.  Or a ``.csv`` or
-        ``.tsv`` file with columns ``path``, relative to the file's folder or absolute, and
-        ``cluster``.
+    Paths are absolute or relative to the folder of the table.
 
     Examples
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "images.csv"
     >>> _ = path.write_text("path,cluster\nb.png,owls\na/1.jpg,eagles\n")
-    >>> found = find_images(path)
+    >>> found = listed_images(path)
     >>> found.row_ids.tolist(), found.labels.tolist()
     (['b.png', 'a/1.jpg'], ['owls', 'eagles'])
     """
-    path = Path(path)
-    if path.is_dir():
-        alternative = ", or list them in a .csv file with the columns path and cluster"
-        return clusters_in(path, IMAGE_ENDINGS, "images", alternative)
-    refuse_unreadable(path)
-    if not lists_images(path):
-        raise InputError(
-            f"{path} must be a folder of images, or a .csv or .tsv file with the columns 'path' "
-            "and 'cluster'; name them in its first line."
-        )
     found = read_file(path).arrays
     names, labels = (
         np.array(["" if value is None else str(value) for value in found[column].tolist()])
@@ -127,20 +120,16 @@ def lists_images(path: Path) -> bool:
     return {"path", "cluster"} <= {name.strip(' "') for name in names}
 
 
-def clusters_in(
-    folder: str | os.PathLike[str], endings: Sequence[str], what: str, alternative: str = ""
-) -> FileList:
-    """List the files of a folder in which every subfolder is a cluster; none is opened.
+def find_files(folder: str | os.PathLike[str]) -> tuple[FileList, str]:
+    """List the files of a folder in which every subfolder is a cluster, and say of which kind.
 
-    A cluster holds its files at any depth.  If the only subfolders are ``train``, or ``train``
+    The kind is that of most files: "images", "sounds" or "point clouds"; no file is opened.  A
+    cluster holds its files at any depth.  If the only subfolders are ``train``, or ``train``
     and ``val`` or ``test``, the clusters are the subfolders of ``train``.  Hidden files are
     ignored, and so are files of other types beside the subfolders.  Files of other types in a
-    cluster, and clusters without files, are skipped with a warning.  Wanted files beside the
+    cluster, and clusters without files, are skipped with a warning.  Files of the kind beside the
     subfolders belong to no cluster and are refused.  Links to folders of clusters and to files
     are followed; links to folders inside a cluster are not, as they may lead back.
-
-    Letter case does not matter in ``endings``.  Messages call the files ``what`` they are, and may
-    name an alternative.
 
     Examples
     --------
@@ -149,56 +138,62 @@ def clusters_in(
     >>> for name in ("owls", "eagles"):
     ...     (folder / name).mkdir()
     ...     (folder / name / "1.PNG").touch()
-    >>> found = clusters_in(folder, [".png"], "images")
-    >>> found.row_ids.tolist(), found.labels.tolist()
-    (['eagles/1.PNG', 'owls/1.PNG'], ['eagles', 'owls'])
+    >>> found, kind = find_files(folder)
+    >>> found.row_ids.tolist(), found.labels.tolist(), kind
+    (['eagles/1.PNG', 'owls/1.PNG'], ['eagles', 'owls'], 'images')
     """
-    top, endings = Path(folder), tuple(endings)
-    advice = f"put the {what} of each cluster into a subfolder of its own{alternative}"
-    inner = training_folder(top)
-    for place in [top] if inner == top else [top, inner]:
-        _refuse_loose(place, endings, what, advice)
-    filled, empty, others = {}, [], []
-    for name in _subfolders(inner):
-        below = sorted(_files_below(inner, name))
-        others += [file for file in below if not file.lower().endswith(endings)]
-        if files := [file for file in below if file.lower().endswith(endings)]:
-            filled[name] = files
-        else:
-            empty.append(name)
-    if not filled:
-        raise InputError(f"{inner} has no {what} ({', '.join(endings)}); {advice}.")
-    if len(filled) == 1:
+    top = Path(folder)
+    inner = _training_folder(top)
+    clusters = {name: sorted(_files_below(inner, name)) for name in _subfolders(inner)}
+    beside = [entry.name for entry in _entries(inner) if not _is_folder(entry)]
+    kinds = Counter(_kind(name) for names in clusters.values() for name in names)
+    kinds = kinds if kinds.keys() - {None} else Counter(map(_kind, beside))
+    del kinds[None]
+    if not kinds:
+        supported = "; ".join(f"{kind}: {', '.join(ENDINGS[kind])}" for kind in ENDINGS)
         raise InputError(
-            f"{inner} has {what} in only one subfolder ({next(iter(filled))!r}), so there is no "
-            f"pair of clusters to compare; {advice}."
+            f"{top} has no files of a supported type ({supported}); put the files of each "
+            "cluster into a subfolder of its own."
+        )
+    kind = kinds.most_common(1)[0][0]
+    advice = f"put the {kind} of each cluster into a subfolder of its own"
+    advice += ", or list them in a .csv file with the columns path and cluster" * (kind == "images")
+    loose = [name for name in beside if _kind(name) == kind]
+    if loose:
+        raise InputError(
+            f"{inner} has {kind} outside of its subfolders ({listing(loose, 1)}); {advice}."
+        )
+    filled = {name: [f for f in files if _kind(f) == kind] for name, files in clusters.items()}
+    named = [name for name, files in filled.items() if files]
+    if len(named) == 1:
+        raise InputError(
+            f"{inner} has {kind} in only one subfolder ({named[0]!r}), so there is no pair of "
+            f"clusters to compare; {advice}."
         )
     left_out = {
         f"{top} beside train": [n for n in _subfolders(top) if inner != top and n != "train"],
-        f"{inner} of types other than {', '.join(endings)}": others,
-        f"{inner} without {what}": empty,
+        f"{inner} of types other than {', '.join(ENDINGS[kind])}": [
+            file for files in clusters.values() for file in files if _kind(file) != kind
+        ],
+        f"{inner} without {kind}": [name for name in filled if name not in named],
     }
-    for where, found in left_out.items():
-        if found:
-            told = f"left out {len(found):,} files or folders in {where}: {listing(found, 3)}."
+    for where, names in left_out.items():
+        if names:
+            told = f"left out {len(names):,} files or folders in {where}: {listing(names, 3)}."
             warn(told, SkippedWarning)
-    names = [file for files in filled.values() for file in files]
-    _refuse_other_bytes(inner, names)
-    labels = np.repeat(list(filled), [len(files) for files in filled.values()])
-    return FileList(str(inner), np.array(names), labels)
+    files = [file for name in named for file in filled[name]]
+    _refuse_other_bytes(inner, files)
+    labels = np.repeat(named, [len(filled[name]) for name in named])
+    return FileList(str(inner), np.array(files), labels), kind
 
 
-def training_folder(folder: Path) -> Path:
-    """Return the folder that holds the clusters: ``folder``, or its subfolder ``train``.
+def _kind(name: str) -> str | None:
+    ending = os.path.splitext(name)[1].lower()
+    return next((kind for kind, endings in ENDINGS.items() if ending in endings), None)
 
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> (folder / "train" / "owls").mkdir(parents=True)
-    >>> training_folder(folder).name
-    'train'
-    """
+
+def _training_folder(folder: Path) -> Path:
+    """Return the folder that holds the clusters: ``folder``, or its subfolder ``train``."""
     parts, inner = _subfolders(folder), folder / "train"
     is_split = "train" in parts and PARTS.issuperset(parts)
     return inner if is_split and _subfolders(inner) else folder
@@ -212,35 +207,6 @@ def _refuse_other_bytes(folder: Path, names: list[str]) -> None:
         raise InputError(
             f"{folder} has {len(odd):,} paths that are not valid UTF-8, such as "
             f"{listing(odd[:1])}; rename the files and folders."
-        )
-
-
-def files_in(folder: Path) -> Iterator[str]:
-    """Yield the path of every file that is not hidden, relative to the folder of the clusters.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> (folder / "owls").mkdir()
-    >>> (folder / "owls" / "1.wav").touch()
-    >>> list(files_in(folder))
-    ['owls/1.wav']
-    """
-    folder = training_folder(folder)
-    for entry in _entries(folder):
-        if _is_folder(entry):
-            yield from _files_below(folder, entry.name)
-        else:
-            yield entry.name
-
-
-def _refuse_loose(folder: Path, endings: tuple[str, ...], what: str, advice: str) -> None:
-    names = (entry.name for entry in _entries(folder) if os.path.isfile(entry))
-    loose = [name for name in names if name.lower().endswith(endings)]
-    if loose:
-        raise InputError(
-            f"{folder} has {what} outside of its subfolders ({listing(loose, 1)}); {advice}."
         )
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from unsplit.data.cells import batches_in, groups_in, matrix_of, require_key
-from unsplit.data.memory import available_memory
 from unsplit.data.readers.broken import reading, refuse_unreadable
 from unsplit.data.readers.columns import RowIds
 from unsplit.data.readers.observations import (
@@ -19,6 +18,7 @@ from unsplit.data.readers.observations import (
     values_of_rows,
 )
 from unsplit.data.readers.tables import require_module
+from unsplit.devices import available_memory
 from unsplit.errors import InputError
 
 

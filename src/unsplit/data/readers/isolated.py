@@ -8,32 +8,25 @@ is reported as broken, and another worker continues with the next file.
 
 import os
 import pickle
-import queue
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from unsplit.data.memory import memory_size
 from unsplit.data.readers.broken import reason
 
 SECONDS_PER_FILE = 60.0
-# Only on Linux.  All workers together have at most half of the computer's memory, if that is at
-# least the second number for each: libraries reserve more addresses than they use.
-BYTES_PER_WORKER, FEWEST_BYTES = 8 * 2**30, 2 * 2**30
+# Only on Linux.  Libraries reserve more addresses than they use.
+BYTES_PER_WORKER = 4 * 2**30
+# Requests that wait for each worker; all of them must fit into the buffer of a pipe.
+AHEAD = 8
 
-# Requests that wait in the memory of this process.
-AT_ONCE = 10_000
-
-_START = (
-    "import sys; sys.path[:] = {path!r}; import {module} as m; "
-    "m.serve({parser!r}, {seconds}, {memory})"
-)
+_START = "import sys; sys.path[:] = {path!r}; import {module} as m; m.serve({parser!r}, {seconds})"
 
 
 @dataclass(frozen=True)
@@ -43,9 +36,7 @@ class Broken:
     why: str
 
 
-def parse_all(
-    parser: str, requests: Sequence[Any], workers: int = 1, seconds: float | None = None
-) -> Iterator[tuple[int, Any]]:
+def parse_all(parser: str, requests: Sequence[Any], workers: int = 1) -> Iterator[tuple[int, Any]]:
     """Call a function for every request in worker processes; yield results in their order.
 
     Parameters
@@ -56,8 +47,6 @@ def parse_all(
         One argument for each call; they are pickled, as are the results.
     workers : int
         Number of processes.
-    seconds : float, optional
-        Longest time for one call; None is ``SECONDS_PER_FILE``.
 
     Yields
     ------
@@ -72,30 +61,17 @@ def parse_all(
     >>> dict(parse_all("math:sqrt", [9, -1]))
     {0: 3.0, 1: Broken(why='math domain error')}
     """
-    workers = max(1, min(workers, len(requests)))
-    memory = int(max(FEWEST_BYTES, min(BYTES_PER_WORKER, memory_size() / 2 / workers)))
-    seconds = SECONDS_PER_FILE if seconds is None else seconds
-    pool = [_Worker(parser, seconds, memory) for _ in range(workers)]
-    free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-    for worker in pool:
-        free.put(worker)
-
-    def answered(request: Any) -> Any:
-        worker = free.get()
-        try:
-            return worker.answer(request)
-        finally:
-            free.put(worker)
-
-    threads = ThreadPoolExecutor(workers)
+    pool: list[_Worker] = []
     try:
-        for start in range(0, len(requests), AT_ONCE):
-            part = requests[start : start + AT_ONCE]
-            yield from enumerate(threads.map(answered, part), start)
+        pool += [_Worker(parser) for _ in range(min(workers, len(requests)))]
+        first = AHEAD * len(pool)
+        for i, request in enumerate(requests):
+            if i >= first:
+                yield i - first, pool[i % len(pool)].answer()
+            pool[i % len(pool)].ask(request)
+        for i in range(max(0, len(requests) - first), len(requests)):
+            yield i, pool[i % len(pool)].answer()
     finally:
-        for worker in pool:
-            worker.kill()
-        threads.shutdown(cancel_futures=True)
         for worker in pool:
             worker.end()
 
@@ -106,63 +82,65 @@ class _Worker:
     It reads requests from its standard input and writes answers to its standard output.
     """
 
-    def __init__(self, parser: str, seconds: float, memory: int) -> None:
+    def __init__(self, parser: str) -> None:
         path = [os.path.abspath(place) for place in sys.path]
         self.program = _START.format(
-            path=path, module=__name__, parser=parser, seconds=seconds, memory=memory
+            path=path, module=__name__, parser=parser, seconds=SECONDS_PER_FILE
         )
-        self.seconds = seconds
-        self.process: Any = None
-        self.killed = False
-
-    def answer(self, request: Any) -> Any:
-        """What the parser returns, or why it did not."""
-        if self.process is None:
-            self._start()
-        try:
-            pickle.dump(request, self.process.stdin)
-            self.process.stdin.flush()
-            return pickle.load(self.process.stdout)
-        except Exception:  # half an answer can raise anything
-            if self.end() == -getattr(signal, "SIGALRM", sys.maxsize):
-                return Broken(f"its decoder did not finish within {self.seconds:.0f} seconds")
-            return Broken("its decoder crashed")
+        self.waiting: deque[Any] = deque()
+        self._start()
 
     def _start(self) -> None:
-        self.process = subprocess.Popen(
+        self.is_ready = False
+        self.process: Any = subprocess.Popen(
             [sys.executable, "-c", self.program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         )
-        if self.killed:
-            self.process.kill()
-        pickle.load(self.process.stdout)  # that it is ready; an error if it cannot start
+        for request in self.waiting:
+            self._send(request)
 
-    def kill(self) -> None:
-        """End the process, also while another thread waits for its answer."""
-        self.killed = True
-        if (process := self.process) is not None:
-            process.kill()
+    def _send(self, request: Any) -> None:
+        with suppress(OSError):  # it has died, which its answer will show
+            pickle.dump(request, self.process.stdin)
+            self.process.stdin.flush()
+
+    def ask(self, request: Any) -> None:
+        """Add a request to those that wait for an answer."""
+        self.waiting.append(request)
+        self._send(request)
+
+    def answer(self) -> Any:
+        """What the parser returns for the first request that waits, or why it did not."""
+        if not self.is_ready:
+            pickle.load(self.process.stdout)  # an error if it cannot start
+            self.is_ready = True
+        self.waiting.popleft()
+        try:
+            return pickle.load(self.process.stdout)
+        except Exception:  # half an answer can raise anything
+            ended_with = self.end()
+            self._start()
+            if ended_with == -getattr(signal, "SIGALRM", sys.maxsize):
+                return Broken(f"its decoder did not finish within {SECONDS_PER_FILE:.0f} seconds")
+            return Broken("its decoder crashed")
 
     def end(self) -> int:
         """End the process and free what it holds; what it ended with."""
-        process, self.process = self.process, None
-        if process is None:
-            return 0
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
                 pipe.close()
-        process.kill()
-        return process.wait()
+        self.process.kill()
+        return int(self.process.wait())
 
 
-def serve(parser: str, seconds: float, memory: int) -> None:
+def serve(parser: str, seconds: float) -> None:
     """Answer the requests of the process that started this one, until it has no more.
 
     The system ends this process if one call takes longer than ``seconds`` (not on Windows), and
-    refuses it more than ``memory`` bytes (on Linux).
+    refuses it much memory (on Linux).
     """
     # Ctrl-C reaches all processes of a terminal; the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -174,7 +152,7 @@ def serve(parser: str, seconds: float, memory: int) -> None:
         import resource
 
         _, most = resource.getrlimit(resource.RLIMIT_AS)
-        limit = memory if most == resource.RLIM_INFINITY else min(memory, most)
+        limit = BYTES_PER_WORKER if most == resource.RLIM_INFINITY else min(BYTES_PER_WORKER, most)
         resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     answer: Any = "ready"
     while True:

@@ -8,7 +8,6 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from math import gcd
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,37 +19,36 @@ from torch.utils.data import Dataset
 
 from unsplit.data.pixels import open_image, pillow, square_pixels
 from unsplit.data.readers import isolated
-from unsplit.data.readers.broken import content_of, leave_out, reason, shown_place, size_of
+from unsplit.data.readers.broken import content_of, leave_out, reason, shown_place
 from unsplit.data.readers.folders import FileList
-from unsplit.data.readers.parsers import PACKAGES, content_key
+from unsplit.data.readers.parsers import MESHES, content_key
 from unsplit.data.readers.tables import Progress, require_module
-from unsplit.data.rows.datasets import default_workers
+from unsplit.data.rows.datasets import MOST_WORKERS
 from unsplit.data.rows.sequences import Ragged
-from unsplit.devices import generator_of
+from unsplit.devices import generator_of, n_cores
 from unsplit.errors import InputError
 
 LARGEST_AUTO_SIZE = 224
-SOUND_ENDINGS = (".wav", ".wave")
 # Resampling by a larger factor is a sign of a wrong header, and could fill the memory.
 LARGEST_FACTOR = 100
 LONGEST_FILTER = 1_000_000
 # Points that are taken of each cloud.
 N_POINTS = 1024
-# Reading this many bytes takes about as long as decoding an image.
-LIKE_AN_IMAGE = 2**16
+# With fewer files, another process takes longer to start than it saves.
+FILES_PER_WORKER = 100
 
 
 def parse_into(
-    found: Any, parser: str, files: FileList, requests: Sequence[Any], progress: Progress | None
+    found: Any, parser: str, requests: Sequence[Any], progress: Progress | None
 ) -> dict[int, str]:
     """Parse files and store what is found in an array or list; return why some are broken.
 
     ``parser`` is the name of a function in :mod:`unsplit.data.readers.parsers`.
     """
     why: dict[int, str] = {}
-    work = max(len(requests), sum(map(size_of, files.paths)) // LIKE_AN_IMAGE)
+    workers = min(MOST_WORKERS, n_cores(), 1 + len(requests) // FILES_PER_WORKER)
     function = f"unsplit.data.readers.parsers:{parser}"
-    parsing = isolated.parse_all(function, requests, max(1, default_workers(work)))
+    parsing = isolated.parse_all(function, requests, workers)
     for done, (index, result) in enumerate(parsing, start=1):
         if isinstance(result, isolated.Broken):
             why[index] = result.why
@@ -134,19 +132,20 @@ def read_images(
     Examples
     --------
     >>> import tempfile
-    >>> from unsplit.data.readers.folders import find_images
+    >>> from unsplit.data.readers.folders import find_files
+    >>> from pathlib import Path
     >>> folder = Path(tempfile.mkdtemp())
     >>> for name, shade in [("black", 0), ("white", 255)]:
     ...     (folder / name).mkdir()
     ...     pillow().new("L", (40, 30), shade).save(folder / name / "1.png")
-    >>> files, kept = read_images(find_images(folder))
+    >>> files, kept = read_images(find_files(folder)[0])
     >>> files.size, files.channels, kept.labels.tolist()
     (30, 1, ['black', 'white'])
     """
     pillow()
     # Key, short side, whether grey, and depth of each.
     facts = np.zeros((len(images.row_ids), 4), np.int64)
-    why = parse_into(facts, "look_at", images, images.paths, progress)
+    why = parse_into(facts, "look_at", images.paths, progress)
     kept = images.only(leave_out(why, images.row_ids, "images"))
     key, side, grey, depth = np.delete(facts, list(why), axis=0).T
     size = size or min(LARGEST_AUTO_SIZE, int(np.median(side)))
@@ -175,7 +174,7 @@ def read_audio(files: FileList, progress: Progress | None = None) -> tuple[Ragge
     (array([100]), 8000)
     """
     read: list[Any] = [None] * len(files.row_ids)
-    why = parse_into(read, "read_wav", files, files.paths, progress)
+    why = parse_into(read, "read_wav", files.paths, progress)
     rates = Counter(found[0] for found in read if found)
     usual = max(rates, key=lambda rate: (rates[rate], rate), default=0)
     for index, found in enumerate(read):
@@ -219,15 +218,14 @@ def read_clouds(
     >>> read_clouds(FileList(folder, np.array(["1.npy"]), np.array(["a"])))[0].shape
     (1, 1024, 3)
     """
-    for ending in sorted({Path(name).suffix.lower() for name in files.row_ids.tolist()}):
-        if ending in PACKAGES:
-            require_module(PACKAGES[ending], f"reading {ending} files", "points")
+    if any(name.lower().endswith(MESHES) for name in files.row_ids.tolist()):
+        require_module("trimesh", f"reading {', '.join(MESHES)} files", "points")
     seed = int(generator_of(0).integers(2**63))
     requests = [
         (path, N_POINTS, [seed, zlib.crc32(name.encode())])
         for path, name in zip(files.paths, files.row_ids.tolist(), strict=True)
     ]
     points = np.zeros((len(requests), N_POINTS, 3), np.float32)
-    why = parse_into(points, "read_cloud", files, requests, progress)
+    why = parse_into(points, "read_cloud", requests, progress)
     kept = files.only(leave_out(why, files.row_ids, f"point clouds in {files.folder}"))
     return np.delete(points, list(why), axis=0), kept

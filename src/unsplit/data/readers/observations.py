@@ -17,8 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from unsplit._typing import Index
 from unsplit.data.feature_checks import warn_of_other_uses, warn_of_scales
-from unsplit.data.memory import available_memory, require_memory
-from unsplit.data.readers.broken import TOO_LARGE, reading, refuse_unreadable
+from unsplit.data.readers.broken import reading, refuse_unreadable
 from unsplit.data.readers.columns import (
     ID_NAMES,
     ColumnChoice,
@@ -33,33 +32,27 @@ from unsplit.data.readers.columns import (
     places_of,
     refuse_choice,
 )
-from unsplit.data.readers.parsers import HIGHEST_RATE
 from unsplit.data.readers.tables import (
-    ARROW_ENDINGS,
     Assign,
     Columns,
     Contents,
-    Progress,
     as_written,
     listing,
-    memory_for_text,
-    parquet_files,
     read_arrow,
     read_text_table,
     require_module,
-    shortened,
+    require_room,
 )
 from unsplit.data.rows.base import blocks_of, is_mapped, refuse_gaps
-from unsplit.data.rows.sequences import Ragged
+from unsplit.devices import available_memory
 from unsplit.errors import InputError, option
 
 LABEL_NAMES = ("label", "labels", "cluster", "clusters")
-RATE_NAMES = ("rate", "sample_rate")
 BATCH_NAMES = ("batch", "batches", "sample", "donor")
 # Matrices in .npy files of at least so many bytes stay on disk, as do arrays of more axes.
 MAPPED_FROM = 2**26
 
-_TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zip))?$")
+_TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.gz)?$")
 _SPARSE_KEYS = {"format", "shape", "data"}
 
 
@@ -115,21 +108,18 @@ def read_observations(
     labels: str | os.PathLike[str] | None = None,
     batch: str | os.PathLike[str] | None = None,
     choice: ColumnChoice | None = None,
-    progress: Progress | None = None,
-    any_shape: bool = False,
 ) -> Observations:
     r"""Read a matrix or a table of observations, and the cluster of each row.
 
     Parameters
     ----------
     path : str or path
-        ``.npy`` with one matrix; ``.npz`` with one matrix or one called "X" or "data" (its
-        one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.h5``, read like it;
-        ``.csv``, ``.tsv`` (also with ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` at the end),
-        ``.parquet``, ``.arrow`` or ``.feather``.  In a table every column of numbers is a feature,
-        except the labels and the row ids: a column called "id", "row_id" or "index", a first
-        column without a name, or the index that pandas stored.  Other columns are left out with a
-        warning that names them.
+        ``.npy`` with an array; ``.npz`` with one array of observations or one called "X" or "data"
+        (its one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.h5``, read like it;
+        ``.csv`` or ``.tsv`` (also with ``.gz`` at the end), ``.parquet``, ``.arrow`` or
+        ``.feather``.  In a table every column of numbers is a feature, except the labels and the
+        row ids: a column called "id", "row_id" or "index", a first column without a name, or the
+        index that pandas stored.  Other columns are left out with a warning that names them.
     labels : str or path, optional
         A column of that file or, if it has none of that name, another file: ``.txt`` with one
         label per line, ``.npy``, ``.npz`` or a table, with one column of labels or one called
@@ -141,12 +131,6 @@ def read_observations(
         "batch", "batches", "sample" or "donor".
     choice : ColumnChoice, optional
         Which columns are the ids and the features, if not those above.
-    progress : callable, optional
-        Called with how many rows of a .parquet or Arrow table have been read so far, and of how
-        many.
-    any_shape : bool
-        Whether the file may also hold an array of another shape or, in ``audio`` and ``offsets``,
-        sounds.
 
     Examples
     --------
@@ -159,21 +143,15 @@ def read_observations(
     """
     wanted = [None if name is None else os.fspath(name) for name in (labels, batch)]
     path, choice = Path(path), choice or ColumnChoice()
-    contents = read_file(path, lambda names: assign_roles(path, names, wanted, choice), progress)
+    contents = read_file(path, lambda names: assign_roles(path, names, wanted, choice))
     columns, X, names = dict(contents.arrays), contents.X, contents.features
     if names is None:
         X = _array_in(path, columns)
-        if not any_shape and np.ndim(X) != 2:
-            held = "sounds" if isinstance(X, Ragged) else f"an array of shape {X.shape}"
-            raise InputError(
-                f"{path} must hold one matrix of shape (observations, features), but holds {held}; "
-                "save such a matrix as .npy or .npz."
-            )
         refuse_choice(path, [name for name in choice.given if name != "id"])
         check_choice(path, list(columns), wanted, choice)
     elif not len(X):
         raise InputError(f"{path} has column names but no rows; add one row per observation.")
-    n = len(X) if isinstance(X, Ragged) else X.shape[0]
+    n = X.shape[0]
     others = {k: a for k, a in columns.items() if k not in wanted and a.shape == (n,)}
     ids = ids_in(path, others, contents.index, choice.id)
     if names is not None:
@@ -212,6 +190,11 @@ def with_vectors(
         raise InputError(f"there is no file of vectors {path}; check its name.")
     given = read_observations(path)
     n, ids, X = len(found.row_ids), given.row_ids, given.X
+    if np.ndim(X) != 2:
+        raise InputError(
+            f"{path} must hold one vector for each observation, but holds an array of shape "
+            f"{X.shape}; save a matrix of shape (observations, features)."
+        )
     if not np.array_equal(ids, np.arange(len(ids))):
         order, lacking = places_of(found.row_ids, ids)
         if lacking:
@@ -232,12 +215,8 @@ def with_vectors(
 # --- files as arrays ------------------------------------------------------------------------------
 
 
-def read_file(
-    path: Path,
-    assign: Assign = lambda names: Roles(names, []),
-    progress: Progress | None = None,
-) -> Contents:
-    r"""Read a file, or a folder of .parquet files; the ending of its name tells its type.
+def read_file(path: Path, assign: Assign = lambda names: Roles(names, [])) -> Contents:
+    r"""Read a file; the ending of its name tells its type.
 
     ``assign`` decides how the columns of a table are read; by default as names, not measurements.
 
@@ -249,17 +228,13 @@ def read_file(
     >>> read_file(path).arrays
     {'labels': array(['b', 'a'], dtype='<U1')}
     """
-    parts = parquet_files(path)
-    for part in parts or [path]:
-        refuse_unreadable(part)
-    name = ".parquet" if parts else path.name.lower()
+    refuse_unreadable(path)
+    name = path.name.lower()
     with reading(path):
         if table := _TEXT_TABLE.search(name):
-            separator = "," if table[1] == "csv" else "\t"
-            _require_room(path, memory_for_text(path, separator))
-            return read_text_table(path, separator, assign)
-        if name.endswith(ARROW_ENDINGS):
-            return read_arrow(path, assign, progress)
+            return read_text_table(path, "," if table[1] == "csv" else "\t", assign)
+        if name.endswith((".parquet", ".arrow", ".feather")):
+            return read_arrow(path, assign)
         if name.endswith(".txt"):
             lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
             return Contents({"labels": as_written(lines)})
@@ -268,8 +243,8 @@ def read_file(
         if name.endswith((".h5", ".hdf5")):
             return Contents(_read_hdf5(path))
     raise InputError(
-        f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .parquet, "
-        ".arrow, .feather, .h5, .hdf5, .h5ad and, for labels, .txt."
+        f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .csv.gz, "
+        ".tsv.gz, .parquet, .arrow, .feather, .h5, .hdf5, .h5ad and, for labels, .txt."
     )
 
 
@@ -295,7 +270,7 @@ def _read_numpy(path: Path) -> dict[str, Any]:
 
 def _arrays_in(path: Path, file: BinaryIO) -> dict[str, Any]:
     content = np.load(file)
-    _require_room(path, sum(member.file_size for member in content.zip.infolist()))
+    require_room(path, sum(member.file_size for member in content.zip.infolist()))
     if set(content.files) >= _SPARSE_KEYS:
         file.seek(0)
         return {"matrix": _read_sparse(file)}
@@ -316,18 +291,13 @@ def _read_hdf5(path: Path) -> dict[str, Any]:
         items: list[Any] = []
         file.visititems(lambda _, item: items.append(item))
         items = [item for item in items if isinstance(item, h5py.Dataset)]
-        _require_room(path, sum(item.nbytes for item in items))
+        require_room(path, sum(item.nbytes for item in items))
         found = {}
         for item in items:
             is_text = h5py.check_string_dtype(item.dtype) is not None
             array = item.asstr()[()].astype(str) if is_text else np.asarray(item[()])
             found[item.name[1:]] = array.ravel() if array.shape[1:] == (1,) else array
     return found
-
-
-def _require_room(path: Path, needed: int) -> None:
-    """Raise an error, before memory is taken, if the content of a file does not fit into it."""
-    require_memory(needed, available_memory(), f"the content of {path}", TOO_LARGE)
 
 
 def _read_sparse(file: BinaryIO) -> Any:
@@ -342,9 +312,7 @@ def _read_sparse(file: BinaryIO) -> Any:
 
 
 def _array_in(path: Path, arrays: dict[str, Any]) -> Any:
-    """Remove the observations from the arrays of a file: sounds, an array of any shape, or CSR."""
-    if {"audio", "offsets"} <= arrays.keys():
-        return audio_in(path, arrays)
+    """Remove the observations from the arrays of a file: an array of any shape, or CSR."""
     most = max(2, max((array.ndim for array in arrays.values()), default=0))
     found = [name for name, array in arrays.items() if array.ndim == most]
     called = [name for name in ("X", "data", "points", "images") if name in found]
@@ -362,39 +330,6 @@ def _array_in(path: Path, arrays: dict[str, Any]) -> Any:
     if matrix.dtype.kind not in "fiub":
         raise InputError(f"{path} holds values of type {matrix.dtype}; save numbers instead.")
     return matrix.astype(np.result_type(matrix.dtype, np.float32), copy=False)
-
-
-def audio_in(path: Path, arrays: dict[str, Any]) -> Ragged:
-    """Find the sounds in the arrays of an .npz file.
-
-    The samples of all sounds are joined in ``audio``; ``offsets`` has the start of each sound and
-    the end of the last, and ``rate`` may have the sampling rate.
-
-    Examples
-    --------
-    >>> arrays = {"audio": np.arange(5), "offsets": np.array([0, 3, 5]), "rate": np.array(8000)}
-    >>> audio_in(Path("sounds.npz"), arrays).lengths
-    array([3, 2])
-    """
-    rates = [_rate_in(path, arrays[name]) for name in RATE_NAMES if name in arrays]
-    try:
-        sounds = Ragged.of_flat(arrays["audio"], arrays["offsets"], rates[0] if rates else None)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    if sounds.n_channels == 1:
-        return sounds
-    sounds = sounds.moved(None)
-    return replace(sounds, flat=sounds.flat.mean(axis=1, keepdims=True, dtype=np.float32))
-
-
-def _rate_in(path: Path, rate: NDArray[Any]) -> int:
-    whole = rate.size == 1 and rate.dtype.kind in "fiu" and float(rate.item()).is_integer()
-    if not whole or not 1 <= rate.item() <= HIGHEST_RATE:
-        raise InputError(
-            f"the rate in {path} must be one whole number of samples per second, at most "
-            f"{HIGHEST_RATE:,}, got {shortened(str(rate))}; correct it, or leave it out."
-        )
-    return int(rate.item())
 
 
 def _look_at_features(

@@ -5,7 +5,6 @@ imports torch.
 """
 
 import hashlib
-import importlib
 import io
 import os
 import re
@@ -21,9 +20,7 @@ from unsplit.data.pixels import GREY_MODES, open_image, square_pixels
 from unsplit.data.readers.broken import content_of
 
 MESHES = (".off", ".ply", ".obj", ".stl")
-CLOUD_ENDINGS = (*MESHES, ".pcd", ".npy", ".xyz")
-# What parses files; NumPy parses the others.
-PACKAGES = dict.fromkeys(MESHES, "trimesh") | {".pcd": "pypcd4"}
+CLOUD_ENDINGS = (*MESHES, ".npy", ".xyz")
 
 # All sound is measured in units of 16-bit samples; this is their largest magnitude.
 FULL_SCALE = 2**15
@@ -117,7 +114,7 @@ def read_cloud(request: tuple[str, int, list[int]]) -> NDArray[np.float32]:
     path, n_points, seed = request
     rng = np.random.default_rng(seed)
     data, ending = content_of(path), Path(path).suffix.lower()
-    read = {".npy": _read_npy, ".xyz": _read_xyz, ".pcd": _read_pcd}
+    read = {".npy": _read_npy, ".xyz": _read_xyz}
     if ending in read:
         points = _chosen(read[ending](data), n_points, rng)
     else:
@@ -182,13 +179,3 @@ def _read_npy(data: bytes) -> NDArray[Any]:
 def _read_xyz(data: bytes) -> NDArray[Any]:
     text = io.StringIO(data.decode().replace(",", " "))
     return np.loadtxt(text, usecols=(0, 1, 2), ndmin=2)
-
-
-def _read_pcd(data: bytes) -> NDArray[Any]:
-    # Its type hints ask for a file on disk, but it reads any file object.
-    pypcd4: Any = importlib.import_module("pypcd4")
-    cloud = pypcd4.PointCloud.from_fileobj(io.BytesIO(data))
-    points = np.asarray(cloud.numpy(("x", "y", "z")))
-    if len(points) < cloud.metadata.points:
-        raise ValueError("it is cut short")
-    return points

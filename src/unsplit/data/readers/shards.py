@@ -1,15 +1,12 @@
 """Images in .tar files, as WebDataset stores them: a sample is the files that share a name.
 
-A sample is an image and its label: ``0001.jpg`` and ``0001.cls``, or ``0001.json``.  Nothing is
-unpacked.  The files are listed once, and every image is then read from its place in the archive.
+A sample is an image and its label: ``0001.jpg`` and ``0001.cls``.  Nothing is unpacked.  The files
+are listed once, and every image is then read from its place in the archive.
 """
 
-import json
 import os
-import re
 import tarfile
-from collections.abc import Iterable, Iterator
-from glob import glob
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,68 +14,39 @@ import numpy as np
 
 from unsplit.data.readers.broken import place_in, reading, reason, refuse_unreadable
 from unsplit.data.readers.folders import IMAGE_ENDINGS, FileList
-from unsplit.data.readers.tables import shortened
-from unsplit.errors import InputError, option
+from unsplit.errors import InputError, option, shown
 
 ENDINGS = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 # How compressed files begin.
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 # Larger files are no labels.
 MOST_BYTES = 2**20
-_BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 
 
 def shards_of(path: str | os.PathLike[str]) -> list[Path]:
-    """List the .tar files that a name stands for; none if it stands for something else.
-
-    Parameters
-    ----------
-    path : str or path
-        A .tar file, a folder of them, or a pattern such as ``shards/{000..012}.tar``,
-        ``{a.tar,b.tar}`` or ``shards/*.tar``.
+    """List the .tar files that a name stands for: a file, or those in a folder.
 
     Examples
     --------
-    >>> [str(shard) for shard in shards_of("train-{08..10}.tar")]
-    ['train-08.tar', 'train-09.tar', 'train-10.tar']
     >>> shards_of("cells.csv")
     []
     """
-    text, path = os.fspath(path), Path(path)
+    path = Path(path)
     if path.is_dir():
-        return sorted(p for p in path.iterdir() if _is_shard(p.name) and p.name[0] != ".")
-    if path.exists() or not any(ending in text.lower() for ending in ENDINGS):
-        return [path] if path.is_file() and _is_shard(path.name) else []
-    names = list(_expanded(text))
-    if any(sign in text for sign in "*?["):
-        names = sorted(found for name in names for found in glob(name)) or names
-    return [Path(name) for name in names if _is_shard(name)]
+        return sorted(p for p in path.iterdir() if _is_shard(p) and p.name[0] != ".")
+    return [path] if _is_shard(path) else []
 
 
-def _is_shard(name: str) -> bool:
-    return name.lower().endswith(ENDINGS)
+def _is_shard(path: Path) -> bool:
+    return path.name.lower().endswith(ENDINGS)
 
 
-def _expanded(text: str) -> Iterator[str]:
-    """Replace the first braces by each of the names or numbers in them, as a shell does."""
-    found = _BRACES.search(text)
-    if found is None:
-        yield text
-        return
-    choices: Iterable[str] = (found[3] or "").split(",")
-    if found[1] is not None:
-        numbers = range(int(found[1]), int(found[2]) + 1)
-        choices = (f"{number:0{len(found[1])}d}" for number in numbers)
-    for choice in choices:
-        yield from _expanded(text[: found.start()] + choice + text[found.end() :])
-
-
-def find_samples(shards: list[Path], field: str | None = None, needed: bool = True) -> FileList:
+def find_samples(shards: list[Path], needed: bool = True) -> FileList:
     """List the images in .tar files and their clusters; no image is opened.
 
-    The cluster of a sample is the content of its .cls, or what its .json has in ``field``; that
-    there is none is an error if it is ``needed``.  The names of rows are the keys of the samples,
-    with the name of their shard if keys repeat.
+    The cluster of a sample is the content of its .cls; that there is none is an error if it is
+    ``needed``.  The names of rows are the keys of the samples, with the name of their shard if keys
+    repeat.
 
     Examples
     --------
@@ -94,9 +62,9 @@ def find_samples(shards: list[Path], field: str | None = None, needed: bool = Tr
     (['a/1'], ['owl'])
     """
     images: dict[tuple[Path, str], str] = {}
-    named: dict[tuple[Path, str], str | None] = {}
+    named: dict[tuple[Path, str], str] = {}
     for shard in shards:
-        _list_samples(shard, field, images, named)
+        _list_samples(shard, images, named)
     keys = [key for _, key in images]
     if len(set(keys)) < len(keys):
         keys = [f"{shard.name}/{key}" for shard, key in images]
@@ -109,10 +77,9 @@ def find_samples(shards: list[Path], field: str | None = None, needed: bool = Tr
         )
     lacking = [key for key, cluster in zip(keys, clusters, strict=True) if cluster is None]
     if lacking and needed:
-        wanted = f"{field!r} in its .json" if field else ".cls"
         raise InputError(
-            f"{len(lacking):,} of {len(keys):,} images in {where} have no {wanted}, such as "
-            f"{shortened(repr(lacking[0]))}; add it, or name a file with their labels by key with "
+            f"{len(lacking):,} of {len(keys):,} images in {where} have no .cls, such as "
+            f"{shown(lacking[0])}; add it, or name a file with their labels by key with "
             f"{option('labels')}."
         )
     names = np.array([cluster or "" for cluster in clusters])
@@ -121,9 +88,8 @@ def find_samples(shards: list[Path], field: str | None = None, needed: bool = Tr
 
 def _list_samples(
     shard: Path,
-    field: str | None,
     images: dict[tuple[Path, str], str],
-    labels: dict[tuple[Path, str], str | None],
+    labels: dict[tuple[Path, str], str],
 ) -> None:
     """Note where the images in a shard are, and their labels; links are left out."""
     refuse_unreadable(shard)
@@ -139,12 +105,11 @@ def _list_samples(
                 key, ending = _key(member.name)
                 if not member.isreg() or member.issparse() or not key:
                     continue
-                if ending == (".json" if field else ".cls"):
-                    labels[shard, key] = _label(shard, archive, member, field)
+                if ending == ".cls":
+                    labels[shard, key] = _label(shard, archive, member)
                 elif ending in IMAGE_ENDINGS and (shard, key) in images:
                     raise InputError(
-                        f"{shard} has two images called {shortened(repr(key))}; give every sample "
-                        "one image."
+                        f"{shard} has two images called {shown(key)}; give every sample one image."
                     )
                 elif ending in IMAGE_ENDINGS:
                     images[shard, key] = place_in(shard, member.offset_data, member.size)
@@ -172,23 +137,15 @@ def _key(name: str) -> tuple[str, str]:
     return (folder + slash + stem, dot + ending.lower()) if stem else ("", "")
 
 
-def _label(
-    shard: Path, archive: tarfile.TarFile, member: tarfile.TarInfo, field: str | None
-) -> str | None:
-    """The cluster in a .cls or .json of a sample; None if its .json has no such field."""
+def _label(shard: Path, archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
+    """The cluster in a .cls of a sample."""
     content: Any = archive.extractfile(member)
     try:
         if member.size > MOST_BYTES:
             raise ValueError(f"it has {member.size:,} bytes")
-        text = content.read().decode("utf-8")
-        if field is None:
-            return text.strip()
-        values = json.loads(text)
-        if not isinstance(values, dict) or isinstance(values.get(field), (dict, list)):
-            raise ValueError(f"it is no object in which {field!r} is one value")
-    except (ValueError, RecursionError) as error:
+        return str(content.read().decode("utf-8").strip())
+    except ValueError as error:
         raise InputError(
-            f"{shortened(repr(member.name))} in {shard} is no label ({reason(error)}); write it as "
-            f"{'text in UTF-8' if field is None else 'a JSON object'}."
+            f"{shown(member.name)} in {shard} is no label ({reason(error)}); write it as text in "
+            "UTF-8."
         ) from None
-    return None if values.get(field) is None else str(values[field])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unsplit._typing import Index
 from unsplit.data.labels import refuse_annotated
-from unsplit.errors import InputError
+from unsplit.errors import InputError, observation
 
 # Numbers of a block that is looked at from beginning to end; it should fit into the cache.
 BLOCK = 2**18
@@ -369,7 +369,7 @@ def _refuse_gaps(values: NDArray[Any]) -> None:
         bad = ~np.isfinite(narrow).reshape(len(part), -1).all(axis=1)
         if bad.any():
             raise InputError(
-                f"observation {part[np.argmax(bad)]} of X has values that are NaN, infinite or "
+                f"{observation(part[np.argmax(bad)])} has values that are NaN, infinite or "
                 "beyond single precision; remove such observations or fill in the values first."
             )
 

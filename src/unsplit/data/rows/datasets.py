@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from unsplit._typing import Index
-from unsplit.data.memory import available_memory
 from unsplit.data.pixels import GREY_MODES, channels_first, grey_or_rgb
 from unsplit.data.rows.base import (
     SHARE_FOR_DATA,
@@ -26,7 +25,7 @@ from unsplit.data.rows.base import (
     require_kind,
     require_like,
 )
-from unsplit.devices import Generators, n_cores
+from unsplit.devices import Generators, available_memory, n_cores
 from unsplit.errors import InputError
 
 BATCH = 256

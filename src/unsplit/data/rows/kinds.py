@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from unsplit.data.labels import is_gap
-from unsplit.data.memory import available_memory, require_memory
 from unsplit.data.rows.base import (
     Rows,
     as_array,
@@ -30,7 +29,8 @@ from unsplit.data.rows.base import (
 )
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.sequences import Ragged, RaggedRows
-from unsplit.errors import InputError, shown
+from unsplit.devices import available_memory, require_memory
+from unsplit.errors import InputError, observation, shown
 
 # Types of numbers that need no conversion, so that a mapped array can stay on disk.
 FLOATS = (np.float16, np.float32, np.float64)
@@ -253,7 +253,7 @@ def numeric_matrix(X: ArrayLike) -> Any:
     if largest > 1e30:
         row, column = np.unravel_index(np.argmax(np.abs(values)), values.shape)
         raise InputError(
-            f"X has values as large as {largest:.0e} (observation {row} of X, feature {column}), "
+            f"X has values as large as {largest:.0e} ({observation(int(row))}, feature {column}), "
             "beyond what single precision holds; rescale the features first."
         )
     return values

@@ -29,7 +29,7 @@ FAR = 16
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Sequences joined into one array; made and checked by :meth:`of` or :meth:`of_flat`.
+    """Sequences joined into one array; made and checked by :meth:`of`.
 
     Parameters
     ----------
@@ -56,8 +56,10 @@ class Ragged:
     rate: int | None = None
 
     @classmethod
-    def of(cls, sequences: Sequence[ArrayLike], rate: int | None = None) -> "Ragged":
-        """Join sequences, each of shape (L,) or (L, C) with the same C.
+    def of(
+        cls, sequences: Sequence[ArrayLike], rate: int | None = None, like: "Ragged | None" = None
+    ) -> "Ragged":
+        """Join sequences, each of shape (L,) or (L, C) with the same C; with the origin of others.
 
         Examples
         --------
@@ -79,56 +81,22 @@ class Ragged:
                 f"sequence {odd} has {channels[odd]} channels, but sequence 0 has {channels[0]}; "
                 "give all sequences the same number of channels."
             )
-        origin = _origin(parts)
-        flat = np.concatenate([_narrow(part, origin) for part in parts])
-        return cls(flat, np.cumsum([0, *map(len, parts)]), origin, rate)._checked()
-
-    @classmethod
-    def of_flat(
-        cls, flat: NDArray[Any], offsets: NDArray[Any], rate: int | None = None
-    ) -> "Ragged":
-        """Take sequences that are already joined, shape (total,) or (total, C).
-
-        Examples
-        --------
-        >>> Ragged.of_flat(np.array([1.0, 2.0, 3.0]), np.array([0, 1, 3])).lengths
-        array([1, 2])
-        """
-        flat = _samples("the array of samples", flat)
-        usable = offsets.ndim == 1 and offsets.dtype.kind in "iu" and len(offsets) > 1
-        offsets = offsets.astype(np.int64) if usable else offsets
-        if not usable or (offsets[0], offsets[-1]) != (0, len(flat)) or np.diff(offsets).min() < 1:
+        if like is not None and like.n_channels != channels[0]:
             raise InputError(
-                f"offsets must be whole numbers that rise from 0 to the number of samples, "
-                f"{len(flat):,}; write where each sequence starts, then where the last one ends."
+                f"X has sequences with {channels[0]} channels, but the network was trained on "
+                f"{like.n_channels}; pass the same channels."
             )
-        origin = _origin([flat])
-        return cls(_narrow(flat, origin), offsets, origin, rate)._checked()
-
-    def _checked(self) -> "Ragged":
-        """Return the same sequences, or raise an error that names one with unusable values."""
-        bad = np.flatnonzero(~np.isfinite(self.flat).all(axis=1))
+        origin = _origin(parts) if like is None else like.origin
+        flat = np.concatenate([_narrow(part, origin) for part in parts])
+        found = cls(flat, np.cumsum([0, *map(len, parts)]), origin, rate)
+        bad = np.flatnonzero(~np.isfinite(flat).all(axis=1))
         if len(bad):
-            which = np.searchsorted(self.offsets, bad[0], side="right") - 1
+            which = np.searchsorted(found.offsets, bad[0], side="right") - 1
             raise InputError(
                 f"sequence {which} has values that are NaN, infinite or beyond single precision; "
                 "remove the sequence or fill in the values first."
             )
-        return self
-
-    def moved(self, origin: NDArray[np.float64] | None) -> "Ragged":
-        """Return the same sequences with another origin.
-
-        Examples
-        --------
-        >>> Ragged.of([[10**6, 10**6 + 1], [10**6]]).moved(np.array([999_999.0])).flat.ravel()
-        array([1., 2., 1.], dtype=float32)
-        """
-        if self.origin is None and origin is None:
-            return self
-        move = (0.0 if self.origin is None else self.origin) - (0.0 if origin is None else origin)
-        flat = (self.flat + move).astype(np.float32) if np.any(move) else self.flat
-        return Ragged(flat, self.offsets, origin, self.rate)
+        return found
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -290,15 +258,10 @@ class RaggedRows(Rows):
 
     def another(self, X: Any) -> Self:
         """Wrap new sequences with the same channels."""
-        new = X if isinstance(X, Ragged) else Ragged.of(X, self.rate)
+        new = X if isinstance(X, Ragged) else Ragged.of(X, self.rate, like=self.sequences)
         if new.rate != self.rate:
             raise InputError(
                 f"X has {new.rate} samples per second, but the network was trained on {self.rate}; "
                 "resample X."
             )
-        if new.n_channels != self.sequences.n_channels:
-            raise InputError(
-                f"X has sequences with {new.n_channels} channels, but the network was trained on "
-                f"{self.sequences.n_channels}; pass the same channels."
-            )
-        return type(self)(new.moved(self.sequences.origin), self.device)
+        return type(self)(new, self.device)

@@ -3,7 +3,10 @@
 Three things are compared with what parts of one cluster have:
 
 - the **edges** between the two, with those between pieces of a surrogate of the data that has no
-  groups (:mod:`unsplit.merging.neighbours.structureless`);
+  groups.  A group shows as a gap that data of this kind would not have without it.  So the
+  surrogate keeps the distribution of every feature, as far as it has one mode, and the
+  correlations between features (a Gaussian copula): skewed, heavy-tailed and discrete features stay
+  so, and gaps are filled;
 - the **neck**, how wide the graph is where the two meet.  Two parts of one cluster meet along a
   border as wide as the parts themselves; two clusters that only touch meet in a narrow neck.  To
   measure it, the observations of both are ordered from deep inside one to deep inside the other,
@@ -23,12 +26,27 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import isotonic_regression
 from scipy.sparse.linalg import LinearOperator, cg
+from scipy.special import ndtr, ndtri
+from scipy.stats import rankdata
+from sklearn.cluster import KMeans
+from sklearn.utils.extmath import randomized_svd
 
 from unsplit._typing import Index, Matrix
 from unsplit.merging import limits
-from unsplit.merging.neighbours.graph import SCORES, Connections, NeighbourGraph, connect, nearest
-from unsplit.merging.neighbours.structureless import MOST_PIECES, Surrogate, chance_curve
+from unsplit.merging.neighbours.graph import (
+    N_NEIGHBOURS,
+    SCORES,
+    Connections,
+    MergedRows,
+    NeighbourGraph,
+    connect,
+    dithered,
+    nearest,
+)
+
+Vector = NDArray[np.float64]
 
 # Larger values mean nothing more.
 MOST_STRENGTH = 1000.0
@@ -69,6 +87,21 @@ FEWEST_AROUND = 15
 FEWEST = 5
 # Peaks and saddles are those of the densest tenth, because single observations scatter.
 DENSEST = 0.1
+
+# With more features than this, only the leading components have a distribution of their own, and
+# the others share what is left of the variance.
+MOST_FEATURES = 300
+COMPONENTS_OF_MANY = 100
+
+# A distribution is read off at most this many observations, in this many steps of equal mass.
+MOST_ROWS = 2_000
+MOST_STEPS = 32
+# Steps in the tails are halved twice, because a tail of one step would be even.
+TAIL = np.array([0.25, 0.5])
+
+DRAWS = 4
+# With more clusters left, the limit is 1 anyway.
+MOST_PIECES = 50
 
 
 @dataclass(frozen=True)
@@ -156,7 +189,7 @@ def weight_of_edges(dimension: float) -> float:
     return min(1.0, max(0.0, share))
 
 
-def neck(adjacency: sparse.csr_array, left: NDArray[np.int64], right: NDArray[np.int64]) -> float:
+def neck(adjacency: sparse.csr_array, left: Index, right: Index) -> float:
     """Edges across the border of two clusters (rows) divided by the most edges on either side.
 
     1 if the graph is no narrower at the border; 0 if no edge connects the two.
@@ -191,7 +224,7 @@ def narrowest_usual(dimension: float, smaller: float) -> float:
     return round(float(found), 12)
 
 
-def potential(adjacency: sparse.csr_array, n_left: int) -> NDArray[np.float64]:
+def potential(adjacency: sparse.csr_array, n_left: int) -> Vector:
     """Voltage of each observation if a current flows from the first ``n_left`` to the others.
 
     It falls steadily from one cluster to the other, whatever their shapes are.
@@ -203,12 +236,12 @@ def potential(adjacency: sparse.csr_array, n_left: int) -> NDArray[np.float64]:
     # As operators, which takes half as long as matrices if these are small.
     laplacian = LinearOperator((n, n), lambda v: degree * v - adjacency @ v, dtype=float)
     scaling = LinearOperator((n, n), lambda v: v / degree, dtype=float)
-    voltage: NDArray[np.float64]
+    voltage: Vector
     voltage, _ = cg(laplacian, current, rtol=TOLERANCE, maxiter=MOST_ITERATIONS, M=scaling)
     return voltage
 
 
-def edges_across(adjacency: sparse.csr_array, position: NDArray[np.float64]) -> NDArray[np.float64]:
+def edges_across(adjacency: sparse.csr_array, position: Vector) -> Vector:
     """Number of edges across each of the n − 1 places between consecutive observations."""
     rank = np.empty(len(position), np.int64)
     rank[np.argsort(position, kind="stable")] = np.arange(len(position))
@@ -261,6 +294,147 @@ class Saddles:
         return limits.LEAST_DEPTH + errors / math.sqrt(self.around)
 
 
+# --- data without structure -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """Draws observations without groups."""
+
+    # Of every feature the cumulative shares and the values at which they are reached.
+    steps: list[tuple[Vector, Vector]]
+    # Square root of the correlations between the features as normal scores.
+    root: Matrix
+    # Number and standard deviation of further features, which are normal and independent.
+    n_rest: int = 0
+    deviation: float = 0.0
+
+    @classmethod
+    def of(cls, X: Matrix) -> "Surrogate":
+        """The surrogate of observations (n, d)."""
+        X = X[:: -(-len(X) // MOST_ROWS)]
+        n_rest, deviation = 0, 0.0
+        if X.shape[1] > MOST_FEATURES:
+            X, n_rest, deviation = _leading(X)
+        X = X[:, X.min(axis=0) < X.max(axis=0)]
+        scores = ndtri((rankdata(X, axis=0) - 0.5) / len(X))
+        correlations = np.atleast_2d(np.corrcoef(scores.T)) if X.shape[1] else np.zeros((0, 0))
+        values, vectors = np.linalg.eigh(correlations)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        return cls([one_mode(values) for values in X.T], root, n_rest, deviation)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all observations would be the same."""
+        return not self.steps and not self.deviation
+
+    def draw(self, n: int, rng: np.random.Generator) -> Matrix:
+        """Observations, shape (n, features that vary)."""
+        shares = ndtr(rng.standard_normal((n, len(self.steps))) @ self.root.T)
+        drawn = [np.interp(u, *steps) for u, steps in zip(shares.T, self.steps, strict=True)]
+        rest = self.deviation * rng.standard_normal((n, self.n_rest))
+        return np.column_stack([*drawn, rest]) if drawn else rest
+
+
+def _leading(X: Matrix) -> tuple[Matrix, int, float]:
+    """The leading components, and number and deviation of the others if they were all alike."""
+    X = X - X.mean(axis=0)
+    left, values, _ = randomized_svd(X, min(COMPONENTS_OF_MANY, len(X)), random_state=0)
+    n_rest = MOST_FEATURES - len(values)
+    rest = max(0.0, float((X**2).sum() - (values**2).sum()))
+    return left * values, n_rest, float(np.sqrt(rest / len(X) / n_rest))
+
+
+def one_mode(values: Vector) -> tuple[Vector, Vector]:
+    """The distribution with one mode that is closest to that of the values.
+
+    It is a distribution function: rising shares from 0 to 1, and where they are reached.
+
+    Examples
+    --------
+    >>> gap = np.concatenate([np.linspace(0, 1, 200), np.linspace(9, 10, 200)])
+    >>> shares, at = one_mode(gap)
+    >>> bool(np.interp(6, at, shares) - np.interp(4, at, shares) > 0.1)
+    True
+    """
+    values = np.sort(dithered(values[:, None])[:, 0])
+    n_steps = max(2, min(MOST_STEPS, len(values) // 10))
+    inner = np.arange(1, n_steps) / n_steps
+    shares = np.concatenate([[0], TAIL / n_steps, inner, 1 - TAIL[::-1] / n_steps, [1]])
+    at = np.quantile(values, shares)
+    width = np.diff(at)
+    width = np.maximum(width, 1e-3 * np.median(width[width > 0]))
+    mass = width * _unimodal(np.diff(shares) / width, width)
+    return (
+        np.concatenate([[0.0], np.cumsum(mass) / mass.sum()]),
+        at[0] + np.concatenate([[0.0], np.cumsum(width)]),
+    )
+
+
+def _unimodal(density: Vector, width: Vector) -> Vector:
+    """The steps that rise and then fall and are closest to the given ones."""
+    best, least = density, np.inf
+    # The mode is near the highest of three steps together.
+    together = np.convolve(density * width, np.ones(3), "same") / np.convolve(
+        width, np.ones(3), "same"
+    )
+    middle = int(together.argmax())
+    for mode in range(max(0, middle - 2), min(len(density), middle + 3)):
+        rising = isotonic_regression(density[: mode + 1], weights=width[: mode + 1]).x
+        falling = isotonic_regression(density[mode:], weights=width[mode:], increasing=False).x
+        found = np.concatenate([rising[:-1], [max(rising[-1], falling[0])], falling[1:]])
+        cost = float((width * (found - density) ** 2 / np.maximum(density, 1e-300)).sum())
+        if cost < least:
+            best, least = found, cost
+    return best
+
+
+def chance_curve(
+    surrogate: Surrogate, n: int, k: int, rng: np.random.Generator, n_neighbors: int = N_NEIGHBOURS
+) -> Vector:
+    """Edges of the closest pair relative to chance, by the number of pieces left.
+
+    The surrogate draws ``n`` observations, which are cut into ``k`` pieces, at most
+    :data:`MOST_PIECES`, and merged again.  The values do not decrease; the first two are infinite,
+    because nothing can be merged.
+    """
+    k = min(k, MOST_PIECES, n // 2)
+    if surrogate.is_constant or k < 2:
+        return np.full(2, np.inf)
+    curves = np.full((DRAWS, k + 1), np.nan)
+    for curve in curves:
+        X = surrogate.draw(n, rng)
+        pieces = _pieces(X, k, int(rng.integers(2**31)))
+        _merge_all(Connections(connect(X, pieces, n_neighbors=n_neighbors)), curve)
+    middle = np.full(k + 1, np.inf)
+    middle[2:] = np.minimum.accumulate(np.nanmedian(curves[:, 2:], axis=0)[::-1])[::-1]
+    return middle
+
+
+def _pieces(X: Matrix, k: int, seed: int) -> Index:
+    pieces = KMeans(k, n_init=1, random_state=seed).fit_predict(X)
+    return np.unique(pieces, return_inverse=True)[1].astype(np.int64)
+
+
+def _merge_all(connections: Connections, curve: Vector) -> None:
+    """Merge the closest pair until one piece is left, and record its edges relative to chance."""
+    n_left = len(connections.sizes)
+    distances = connections.distances()
+    np.fill_diagonal(distances, np.inf)
+    while n_left > 1:
+        a, b = sorted(int(i) for i in np.unravel_index(distances.argmin(), distances.shape))
+        curve[n_left] = connections.times_chance(a, b)
+        connections.merge(a, b)
+        row = connections.distances(np.array([a]))[0]
+        row[distances[a] == np.inf] = np.inf
+        distances[a] = distances[:, a] = row
+        distances[b] = distances[:, b] = np.inf
+        n_left -= 1
+
+
+# --- all pairs ------------------------------------------------------------------------------------
+
+
 class Neighbourhoods:
     """Evidence from the neighbour graph, kept up to date when clusters are merged.
 
@@ -269,36 +443,46 @@ class Neighbourhoods:
     graph : NeighbourGraph
     rng : numpy.random.Generator
         Draws a sample of observations if there are many, and simulates data without structure.
+    judged : Connections, optional
+        Those of all observations, for so many clusters that a sample would leave too few of each.
+        Of very many observations necks are then only measured in few dimensions and saddles not at
+        all: all necks would take too long, all densities too much memory.
+    is_shared : bool
+        Whether ``judged`` also ranks pairs and is merged there.
     """
 
-    def __init__(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
-        self.n_edges = graph.edges_between().toarray()
-        sample = thinned(graph, rng)
-        self.sample, self.is_sample = sample, sample is not graph
-        self.adjacency = sample.adjacency
-        self.slot = sample.clusters.copy()
-        self.judged = Connections(sample)
-        self._prepare(sample, rng)
-        self.saddles = self._saddles(sample)
-
-    def _prepare(self, graph: NeighbourGraph, rng: np.random.Generator) -> None:
-        """What does not depend on how clusters are stored."""
-        self.batches, self.n_batches = graph.batches, int(graph.batches.max()) + 1
-        self.n_left, self.rng = graph.n_clusters, rng
-        self.features, self.n_neighbors = graph.features, graph.n_neighbors
-        self.of_scores = graph.source == SCORES
-        self.n_simulated = min(len(graph.clusters), MOST_JUDGED_AT_ALL)
+    def __init__(
+        self,
+        graph: NeighbourGraph,
+        rng: np.random.Generator,
+        judged: Connections | None = None,
+        is_shared: bool = False,
+    ) -> None:
+        sample = thinned(graph, rng) if judged is None else graph
+        self.sample, self.is_sample, self.rng = sample, sample is not graph, rng
+        self.judged = Connections(sample) if judged is None else judged
+        self.is_shared, self.n_left = is_shared, graph.n_clusters
+        self.all_necks = len(sample.clusters) <= most_judged(graph.n_clusters)
+        self.n_batches, self.of_scores = int(graph.batches.max()) + 1, graph.source == SCORES
+        self.count(graph.edges_between())
+        members = sample.members.tocsc()
+        # By slot the observations of its clusters, in parts.
+        self.members = [[rows] for rows in np.split(members.indices, members.indptr[1:-1])]
         # Necks take longest, so a re-merge leaves them out where they cannot change a decision.
         self.only_decides = False
         # Made when first needed, and once for all re-merges.
         self.curve = cache(self._simulated_curve)
-
-    def _saddles(self, graph: NeighbourGraph) -> Saddles | None:
         # A saddle would say more of the batches if there are several, and more of the network if
         # the features are its scores: it is sure of most, so few lie between any two clusters.
         useful = self.n_batches == 1 and self._judges_by_necks() and not self.of_scores
-        saddles = Saddles(graph.features, graph.adjacency)
-        return saddles if useful and saddles.around >= FEWEST else None
+        saddles = Saddles(sample.features, sample.adjacency)
+        enough = self.all_necks and saddles.around >= FEWEST
+        self.saddles = saddles if useful and enough else None
+
+    def count(self, edges: sparse.csr_array) -> None:
+        """Take these for the numbers of edges between clusters."""
+        self.n_edges, self.degrees = MergedRows.sums(edges), edges.sum(axis=1)
+        self.total = max(float(self.degrees.sum()), 1.0)
 
     @property
     def limits_fall(self) -> bool:
@@ -307,24 +491,27 @@ class Neighbourhoods:
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
-        self.n_edges[a] += self.n_edges[b]
-        self.n_edges[a, a] += self.n_edges[a, b]
-        self.n_edges[:, a] = self.n_edges[a]
-        self.n_edges[b] = self.n_edges[:, b] = 0
-        self.judged.merge(a, b)
-        self.slot[self.slot == b] = a
+        self.n_edges.merge(a, b)
+        self.degrees[a] += self.degrees[b]
+        if not self.is_shared:
+            self.judged.merge(a, b)
+        self.members[a] += self.members[b]
         self.n_left -= 1
 
     def connection(self, a: int, b: int) -> Connection:
         """How the graph connects two slots."""
+        edges = int(self.n_edges.get(a, b, 0.0))
         smaller = float(self.judged.sizes[[a, b]].min())
         if self.is_sample and smaller < FEWEST_JUDGED:
-            return self._by_all_edges(a, b)
+            # The sample has too few: are there as many edges as by chance among all?
+            chance = float(self.degrees[a] * self.degrees[b]) / self.total
+            times = edges / chance if chance > 0 else 0.0
+            return Connection(edges, times, 1.0, of_scores=self.of_scores)
         dimension = self.judged.dimension(a, b)
         many = weight_of_edges(dimension)
         saddle, deepest = self._saddle(a, b) if many < 1 else (math.nan, math.nan)
         found = Connection(
-            edges=self.edges(a, b),
+            edges=edges,
             times_chance=self.judged.times_chance(a, b),
             least_times=self._least_times(a, b) if many > 0 else math.nan,
             neck=1.0,
@@ -340,25 +527,13 @@ class Neighbourhoods:
         usual = math.nan if math.isnan(width) else found.usual_neck
         return replace(found, neck=width, usual_neck=usual)
 
-    def edges(self, a: int, b: int) -> int:
-        """Number of edges between two slots."""
-        return int(self.n_edges[a, b])
-
-    def _by_all_edges(self, a: int, b: int) -> Connection:
-        """A cluster of which the sample has too few: are there as many edges as by chance?"""
-        degrees = self.n_edges.sum(axis=1)
-        chance = float(degrees[a]) * float(degrees[b]) / max(float(degrees.sum()), 1.0)
-        times = self.n_edges[a, b] / chance if chance > 0 else 0.0
-        return Connection(self.edges(a, b), times, 1.0, of_scores=self.of_scores)
-
     def _least_times(self, a: int, b: int) -> float:
         limit = min(1.0, limits.EDGES_SHARE * self._structureless())
         # Less by one standard error of the number of edges, which matters if there are few.
         return limit / (1 + 1 / math.sqrt(max(self.judged.usual_edges(a, b), 1.0)))
 
     def _rows(self, slot: int) -> Index:
-        """The observations of a slot."""
-        return np.flatnonzero(self.slot == slot)
+        return np.sort(np.concatenate(self.members[slot]))
 
     def _saddle(self, a: int, b: int) -> tuple[float, float]:
         """Depth of the saddle between two slots, and the limit for one cluster."""
@@ -369,16 +544,15 @@ class Neighbourhoods:
     def _neck(self, a: int, b: int, many: float) -> float:
         """The neck between two slots; with batches, the mean over the batches they share."""
         # In many dimensions, few observations or few of a batch say little of a neck.
-        if many == 1 and (self.n_batches > 1 or self.judged.sizes[[a, b]].min() < SIZES[0]):
+        few = self.n_batches > 1 or self.judged.sizes[[a, b]].min() < SIZES[0]
+        if many == 1 and (few or not self.all_necks):
             return math.nan
-        rows = self._rows(a), self._rows(b)
+        rows, batches = (self._rows(a), self._rows(b)), self.sample.batches
         necks, weights = [0.0], [0.0]
         for batch in range(self.n_batches):
-            left, right = rows
-            if self.n_batches > 1:
-                left, right = (side[self.batches[side] == batch] for side in rows)
+            left, right = (side[batches[side] == batch] for side in rows)
             if len(left) and len(right):
-                necks.append(neck(self.adjacency, left, right))
+                necks.append(neck(self.sample.adjacency, left, right))
                 weights.append(min(len(left), len(right)))
         return float(np.average(necks, weights=weights)) if any(weights) else 0.0
 
@@ -389,15 +563,15 @@ class Neighbourhoods:
 
     def _structureless(self) -> float:
         """``times_chance`` of the closest pair in structureless data with as many clusters left."""
-        if self.n_left > MOST_PIECES:
+        if not self.limits_fall:
             return math.inf
         curve = self.curve()
         return float(curve[self.n_left]) if self.n_left < len(curve) else math.inf
 
-    def _simulated_curve(self) -> NDArray[np.float64]:
-        surrogate = Surrogate.of(self.features)
-        k = len(self.judged.sizes)
-        return chance_curve(surrogate, self.n_simulated, k, self.rng, self.n_neighbors)
+    def _simulated_curve(self) -> Vector:
+        sample = self.sample
+        n, k = min(len(sample.clusters), MOST_JUDGED_AT_ALL), len(self.judged.sizes)
+        return chance_curve(Surrogate.of(sample.features), n, k, self.rng, sample.n_neighbors)
 
 
 def most_judged(k: int) -> int:

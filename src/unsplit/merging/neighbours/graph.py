@@ -6,10 +6,10 @@ observation.  This is the principle of the network, with a local classifier; the
 are the over-clustering.  Making a graph may need torch, which is imported then; using one does not.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +27,7 @@ from unsplit.data.labels import (
     label_array,
     refuse_other_order,
 )
-from unsplit.data.memory import available_memory, memory_errors, require_memory
-from unsplit.devices import choose_device, n_cores
+from unsplit.devices import available_memory, choose_device, memory_errors, require_memory
 from unsplit.errors import check_choice, check_flag, check_whole
 from unsplit.merging import limits
 from unsplit.pairwise.groups import separate_groups
@@ -59,7 +58,7 @@ SPREADING_STEPS = 60
 # float32 shares of walks that are held at a time (64 MiB), whatever the number of clusters.
 MOST_SHARES = 2**24
 
-# A thread counts common neighbours for this many rows at a time, in some hundred megabytes.
+# Common neighbours are counted for this many rows at a time, in some hundred megabytes.
 ROWS_AT_ONCE = 10_000
 
 
@@ -189,18 +188,11 @@ class NeighbourGraph:
 
         Many neighbours are shared inside a cluster and few across a gap (Jarvis and Patrick 1973).
         """
-        # Clusters one after another, because a processor is faster with numbers that lie together.
-        order = np.argsort(self.clusters, kind="stable")
-        near = self.adjacency[order][:, order].astype(np.float32)  # small counts are exact
-
-        def part(start: int) -> sparse.csr_array:
-            rows = near[start : start + ROWS_AT_ONCE]
-            return rows + (rows @ near).multiply(rows)
-
-        with ThreadPoolExecutor(n_cores()) as pool:  # SciPy's products run side by side
-            parts = list(pool.map(part, range(0, near.shape[0], ROWS_AT_ONCE)))
-        back = np.argsort(order)
-        return sparse.vstack(parts, format="csr")[back][:, back].astype(np.float64)
+        near = self.adjacency.astype(np.float32)  # small counts are exact
+        starts = range(0, near.shape[0], ROWS_AT_ONCE)
+        blocks = (near[start : start + ROWS_AT_ONCE] for start in starts)
+        parts = [rows + (rows @ near).multiply(rows) for rows in blocks]
+        return sparse.vstack(parts, format="csr").astype(np.float64)
 
     def edges_between(self) -> sparse.csr_array:
         """Number of edges between clusters.
@@ -378,9 +370,6 @@ def _order_by_content(keys: NDArray[np.uint64], clusters: Index, batches: Index 
     Equal rows are equally near to any other row, and the first of them become its neighbours.  So
     they are ordered by cluster and batch, whatever these are called.
     """
-    order = np.argsort(keys, kind="stable")
-    if (keys[order[1:]] != keys[order[:-1]]).all():
-        return order
     from unsplit.data.rows.base import canonical_order
 
     of_rows = [clusters] if batches is None else [batches, clusters]
@@ -455,8 +444,7 @@ def connect(
     if n < len(clusters):
         features, clusters, batches = features[used], clusters[used], batches[used]
         groups = _at(groups, used)
-    kind = sparse.get_index_dtype(maxval=2 * n * n_neighbors)  # half the memory if possible
-    ends, inverse_dimension = [np.zeros((2, 0), kind)], np.zeros(n)
+    ends, inverse_dimension = [np.zeros((2, 0), np.int64)], np.zeros(n)
     for batch in np.unique(batches):
         rows = np.flatnonzero(batches == batch)
         if len(rows) < 2:
@@ -467,13 +455,12 @@ def connect(
         apart = _at(groups, rows)
         found, distances = nearest(of_batch, width, device, apart)
         if (distances == 0).mean() > TIED:
-            of_batch = dithered(of_batch)
-            features = of_batch if len(rows) == n else features.copy()
+            of_batch, features = dithered(of_batch), features.copy()
             features[rows] = of_batch
             found, distances = nearest(of_batch, width, device, apart)
         widths = _widths(clusters[rows], distances, apart)
         near = rows[found[np.arange(width) < widths[:, None]]]
-        ends.append(np.stack([np.repeat(rows, widths), near]).astype(kind))
+        ends.append(np.stack([np.repeat(rows, widths), near]))
         inverse_dimension[rows] = _inverse_dimension(distances, widths)
     edges = np.concatenate(ends, axis=1)
     one_way = sparse.csr_array((np.ones(edges.shape[1]), tuple(edges)), (n, n))
@@ -499,7 +486,7 @@ def _widths(clusters: Index, distances: Matrix, groups: Index | None = None) -> 
 
 
 def dithered(X: Matrix) -> Matrix:
-    """Spread equal numbers over the gap to the next ones, as if they had not been rounded.
+    """Spread equal numbers halfway to the next ones, as if they had not been rounded.
 
     Columns with as many different values as a continuous one, or fewer than
     :data:`FEWEST_VALUES`, stay as they are.
@@ -515,8 +502,8 @@ def dithered(X: Matrix) -> Matrix:
     for column in X.T:
         values = np.unique(column)
         if FEWEST_VALUES <= len(values) <= len(column) // 2:
-            gap = float(np.median(np.diff(values)))
-            column += rng.uniform(-gap / 2, gap / 2, len(column))
+            step = float(np.median(np.diff(values)))
+            column += rng.uniform(-step / 2, step / 2, len(column))
     return X
 
 
@@ -644,6 +631,60 @@ def _outvoted(adjacency: sparse.csr_array, clusters: Index, n_clusters: int) -> 
         if len(lost) == 0:
             return voted
         voted[lost] = clusters[lost]
+
+
+class MergedRows:
+    """For each slot, its values with other slots; two values become one when slots are merged.
+
+    Examples
+    --------
+    >>> rows = MergedRows(3, np.array([0, 1]), np.array([2, 2]), np.array([5.0, 1.0]), min)
+    >>> rows.merge(0, 1)
+    >>> rows.rows
+    [{2: 1.0}, {}, {0: 1.0}]
+    """
+
+    def __init__(
+        self,
+        n_clusters: int,
+        left: Index,
+        right: Index,
+        values: Matrix,
+        combine: Callable[[float, float], float] = float.__add__,
+    ) -> None:
+        self.combine = combine
+        # Both directions of each pair, ordered by slot.
+        ends = np.concatenate([left, right]), np.concatenate([right, left])
+        order = np.argsort(ends[0], kind="stable")
+        others, data = ends[1][order].tolist(), np.tile(values, 2)[order].tolist()
+        starts = np.searchsorted(ends[0][order], np.arange(n_clusters + 1)).tolist()
+        parts = pairwise(starts)
+        self.rows = [dict(zip(others[i:j], data[i:j], strict=True)) for i, j in parts]
+
+    @classmethod
+    def sums(cls, matrix: sparse.csr_array) -> "MergedRows":
+        """The values above the diagonal of a symmetric matrix, which add up."""
+        half = sparse.triu(matrix, 1, format="coo")
+        left, right = (side.astype(np.int64) for side in half.coords)
+        return cls(matrix.shape[0], left, right, half.data)
+
+    def get(self, a: int, b: int, absent: float) -> float:
+        """The value of a pair."""
+        return self.rows[a].get(b, absent)
+
+    def merge(self, a: int, b: int) -> None:
+        """Merge slot b into slot a."""
+        rows, combine = self.rows, self.combine
+        mine, theirs = rows[a], rows[b]
+        mine.pop(b, None)
+        theirs.pop(a, None)
+        for other, value in theirs.items():
+            row = rows[other]
+            del row[b]
+            if other in mine:
+                value = combine(mine[other], value)
+            mine[other] = row[a] = value
+        rows[b] = {}
 
 
 class Connections:

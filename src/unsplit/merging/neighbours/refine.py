@@ -2,8 +2,7 @@
 
 Merging keeps every initial cluster whole.  Where an initial cluster holds parts of two groups, its
 observations can still be separated by their neighbours once the groups are known, or by the gap
-between the parts.  In few dimensions a piece of k-means may lie across a gap: HDBSCAN says where
-gaps may be; the neck says whether there is one, as it does for whole clusters.
+between the parts: in few dimensions a piece of k-means may lie across a gap.
 
 Where clusters were not cut out of the features, the features may show the groups less clearly than
 the labels do: an observation at a border often has neighbours of the other group, and its label is
@@ -18,21 +17,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
-from scipy.sparse.csgraph import dijkstra
-from sklearn.cluster import HDBSCAN
+from scipy.sparse.csgraph import connected_components
+from scipy.special import softmax
 
 from unsplit._typing import Index
-from unsplit.data.labels import EncodedLabels, encode_labels, label_array
+from unsplit.data.labels import encode_labels, label_array
 from unsplit.errors import InputError, check_choice, check_type
 from unsplit.merging import limits
 from unsplit.merging.decision import NEIGHBOURS, Auto
 from unsplit.merging.loop import GreedyMerge, MergeState
-from unsplit.merging.neighbours.evidence import MOST_JUDGED, Neighbourhoods
+from unsplit.merging.neighbours.evidence import Neighbourhoods
 from unsplit.merging.neighbours.graph import (
     SCORES,
     Connections,
     NeighbourGraph,
-    graph_of_some,
     membership,
 )
 from unsplit.merging.options import GAPS, IGNORE, KEEP_NUMBER, Constraints
@@ -42,8 +40,9 @@ from unsplit.pairwise.result import PairwiseTVD
 # With more initial clusters, merging again would take minutes; pieces so small rarely cross a gap.
 MOST_CLUSTERS = 2_000
 
-# Smallest lump, as a share and as a number of observations.
-SMALLEST_SHARE = 0.01
+# Parts of an initial cluster are connected by edges whose ends have at least this many neighbours
+# in common, and have at least this many observations.
+FEWEST_COMMON = 2
 SMALLEST = 5
 
 # How often parts of initial clusters are formed and moved.
@@ -104,9 +103,8 @@ def refine(
     single observations move with a quarter of the edges by chance.
 
     Instead, in fewer than three dimensions, initial clusters that lie across a gap can be cut there
-    before observations move (``gaps``).  The clusters that hold them fall into the initial clusters
-    and parts they were merged from; these and the other clusters are merged by the neighbour graph,
-    as *auto* does.  So a cluster may become two, and two may become one.
+    before observations move (``gaps``).  If any is, all initial clusters and parts are merged again
+    by the neighbour graph, as *auto* does.  So a cluster may become two, and two may become one.
 
     Parameters
     ----------
@@ -154,8 +152,7 @@ def refine(
             "neighbours in it; make one with unsplit.neighbour_graph(X, labels, everything=True)."
         )
     encoded = encode_labels(labels, at_least=1)
-    refined = label_array(labels).copy()
-    rows, names = neighbours.rows, _names(refined, encoded)
+    rows, names = neighbours.rows, encoded.cluster_ids
     if len(encoded.clusters) <= rows.max(initial=-1):
         raise InputError(
             f"labels has {len(encoded.clusters)} entries, but neighbours is a graph of at least "
@@ -169,19 +166,10 @@ def refine(
         if gaps != IGNORE and can_be_cut(neighbours):
             after, names = _merged_anew(neighbours, before, names, keep_number=gaps == KEEP_NUMBER)
         after = _moved(neighbours, after, len(names))
-    moved = after != before
-    if len(names) > len(encoded.cluster_ids):  # new names may be longer than the old ones
-        refined = refined.astype(np.result_type(refined, names))
-    refined[rows[moved]] = names[after[moved]]
+    given, inside = label_array(labels), after >= 0
+    refined = given.astype(np.result_type(given, names))  # new names may be longer
+    refined[rows[inside]] = names[after[inside]]
     return refined
-
-
-def _names(labels: NDArray[Any], encoded: EncodedLabels) -> NDArray[Any]:
-    """The clusters as ``labels`` calls them, which may mix words and numbers."""
-    if labels.dtype != object or encoded.cluster_ids.dtype.kind != "U":
-        return encoded.cluster_ids
-    found, first = np.unique(encoded.clusters, return_index=True)
-    return labels[first[found >= 0]]
 
 
 def _merged_anew(
@@ -191,31 +179,11 @@ def _merged_anew(
 
     Returns the new clusters and all names, those of new clusters last.
     """
-    k = len(names)
-    units = _units(parts_of(graph), graph.clusters, clusters, k)
-    if len(np.unique(units[units >= 0])) <= k:
+    parts = parts_of(graph)
+    if parts.max() + 1 == len(np.unique(graph.clusters[graph.clusters >= 0])):
         return clusters, names
-    found = merge_units(graph, units, k if keep_number else None)
+    found = merge_units(graph, parts, len(names) if keep_number else None)
     return _named(np.where(clusters < 0, -1, found), clusters, names)
-
-
-def _units(parts: Index, initial: Index, clusters: Index, k: int) -> Index:
-    """What is merged: parts of the clusters through which a gap goes, and the other clusters.
-
-    A part belongs to the cluster that most of its observations are in.
-    """
-    inside = parts >= 0
-    counts = np.zeros((int(parts.max()) + 1, k + 1), np.int64)
-    np.add.at(counts, (parts[inside], clusters[inside]), 1)  # the last column counts noise
-    owner = np.where(counts[:, :k].any(axis=1), counts[:, :k].argmax(axis=1), -1)
-    initial_of = np.zeros(len(owner), np.int64)
-    initial_of[parts[inside]] = initial[inside]
-    is_cut = (np.bincount(initial_of) > 1)[initial_of] & (owner >= 0)
-    with_gap = np.isin(owner, owner[is_cut])
-    unit = np.where(with_gap, k + np.arange(len(owner)), owner)
-    units = np.where(inside, unit[parts], clusters)
-    units[units >= 0] = np.unique(units[units >= 0], return_inverse=True)[1]
-    return units
 
 
 def _named(found: Index, clusters: Index, names: NDArray[Any]) -> tuple[Index, NDArray[Any]]:
@@ -271,76 +239,22 @@ def can_be_cut(graph: NeighbourGraph) -> bool:
 def parts_of(graph: NeighbourGraph) -> Index:
     """The part of an initial cluster that each observation is in, shape (n,); −1 for none.
 
-    An initial cluster without a gap is one part.  Parts are numbered by initial cluster.
+    Two observations of a cluster are in one part if a path of edges within the cluster connects
+    them, whose ends have neighbours in common.  Fewer than SMALLEST count for the largest part.
     """
-    pieces = _by_lump(graph.clusters, nearest_lumps(graph))
-    mixed = pieces >= 0
-    within = graph.clusters.copy()
-    if mixed.any():
-        within[mixed] = graph.n_clusters + _joined_within(graph, pieces, mixed)
-    return _numbered(graph.clusters, within, graph.clusters >= 0)
-
-
-def _numbered(first: Index, second: Index, where: NDArray[np.bool_]) -> Index:
-    """A number from 0 for every pair of values that occurs, in order; −1 elsewhere."""
-    numbers = np.full(len(first), -1)
-    pairs = np.stack([first[where], second[where]])
-    numbers[where] = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
-    return numbers
-
-
-def lumps_in(X: NDArray[np.float64]) -> Index:
-    """The lump that HDBSCAN puts each observation into; −1 for none."""
-    size = max(SMALLEST, int(SMALLEST_SHARE * len(X)))
-    if len(X) < 2 * size:
-        return np.full(len(X), -1)
-    found: Index = HDBSCAN(min_cluster_size=size, copy=True).fit_predict(X).astype(np.int64)
-    return found
-
-
-def nearest_lumps(graph: NeighbourGraph) -> Index:
-    """The lump that each observation is in or, along the graph, closest to."""
-    n = len(graph.clusters)
-    sample = np.arange(n)
-    if n > MOST_JUDGED:  # HDBSCAN compares all with all
-        sample = np.sort(np.random.default_rng(0).choice(n, MOST_JUDGED, replace=False))
-    lump = np.full(n, -1)
-    lump[sample] = lumps_in(graph.features[sample])
-    known = np.flatnonzero(lump >= 0)
-    if len(known) == 0:
-        return np.zeros(n, np.int64)
-    left, right = graph.adjacency.nonzero()
-    length = np.linalg.norm(graph.features[left] - graph.features[right], axis=1)
-    length = np.maximum(length, np.finfo(float).tiny)  # an edge of length 0 would be none
-    edges = sparse.csr_array((length, (left, right)), (n, n))
-    source = dijkstra(edges, indices=known, min_only=True, return_predecessors=True)[2]
-    # What no way leads to is a lump of its own.
-    return np.where(source >= 0, lump[np.maximum(source, 0)], lump.max() + 1)
-
-
-def _by_lump(clusters: Index, lump: Index) -> Index:
-    """Pieces of the initial clusters that lie in several lumps; −1 in all others.
-
-    Fewer than SMALLEST observations of a cluster in a lump count for the cluster's largest piece.
-    """
-    counts = np.zeros((int(clusters.max()) + 2, int(lump.max()) + 1), np.int64)
-    np.add.at(counts, (clusters, lump), 1)  # the last row counts what is in no cluster
-    large = counts >= SMALLEST
-    lump = np.where(large[clusters, lump], lump, counts.argmax(axis=1)[clusters])
-    mixed = (clusters >= 0) & (large.sum(axis=1) > 1)[clusters]
-    return _numbered(clusters, lump, mixed)
-
-
-def _joined_within(graph: NeighbourGraph, pieces: Index, mixed: NDArray[np.bool_]) -> Index:
-    """Join pieces of one initial cluster that are connected as parts of one cluster are."""
-    some = _regrouped(graph, np.flatnonzero(mixed), pieces[mixed])
-    initial = np.zeros(some.n_clusters, np.int64)
-    initial[some.clusters] = graph.clusters[mixed]
-    state = _state(some)
-    apart = initial[:, None] != initial
-    state.forbidden = {a: set(np.flatnonzero(row).tolist()) for a, row in enumerate(apart)}
-    GreedyMerge(state, Auto(NEIGHBOURS)).go(1, some.n_clusters)
-    return state.slot[some.clusters]
+    edges = graph.weights.tocoo()
+    left, right = edges.coords
+    strong = (graph.clusters[left] == graph.clusters[right]) & (edges.data > FEWEST_COMMON)
+    within = sparse.csr_array((edges.data[strong], (left[strong], right[strong])), edges.shape)
+    part = connected_components(within, directed=False)[1]
+    sizes = np.bincount(part)[part]
+    largest = np.zeros(graph.n_clusters + 1, np.int64)
+    by_size = np.argsort(sizes, kind="stable")
+    largest[graph.clusters[by_size]] = part[by_size]
+    part = np.where(sizes < SMALLEST, largest[graph.clusters], part)
+    part[graph.clusters < 0] = -1
+    part[part >= 0] = np.unique(part[part >= 0], return_inverse=True)[1]
+    return part
 
 
 def merge_units(graph: NeighbourGraph, units: Index, n_clusters: int | None) -> Index:
@@ -348,8 +262,21 @@ def merge_units(graph: NeighbourGraph, units: Index, n_clusters: int | None) -> 
 
     ``n_clusters`` says how many to leave; None stops where *auto* does.
     """
-    state = _state(_regrouped(graph, np.arange(len(units)), units))
-    fewest, most = (1, state.n_left) if n_clusters is None else (n_clusters, n_clusters)
+    k = int(units.max()) + 1
+    graph = replace(graph, clusters=units, n_clusters=k)
+    state = MergeState(
+        pairs=Pairs(Connections(graph)),
+        evidence=None,
+        neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
+        at_random=np.zeros(k, bool),
+        both_at_random=True,
+        small=np.zeros(k, bool),
+        assigned=np.full(k, -1),
+        n_pairs=1,
+        constraints=Constraints([], [], 1, k),
+        sizes=np.bincount(units[units >= 0], minlength=k),
+    )
+    fewest, most = (1, k) if n_clusters is None else (n_clusters, n_clusters)
     GreedyMerge(state, Auto(NEIGHBOURS)).go(fewest, most)
     return np.where(units < 0, -1, state.slot[units])
 
@@ -360,29 +287,6 @@ def n_left_apart(graph: NeighbourGraph, clusters: Index) -> int:
     units = clusters.copy()
     units[inside] = np.unique(clusters[inside], return_inverse=True)[1]
     return len(np.unique(merge_units(graph, units, None)[inside]))
-
-
-def _regrouped(graph: NeighbourGraph, rows: Index, clusters: Index) -> NeighbourGraph:
-    """Some observations of a graph in other clusters, numbered from 0."""
-    n_clusters = int(clusters.max()) + 1
-    return replace(graph_of_some(graph, rows), clusters=clusters, n_clusters=n_clusters)
-
-
-def _state(graph: NeighbourGraph) -> MergeState:
-    """Clusters that are merged by the graph alone, without a network."""
-    k = graph.n_clusters
-    return MergeState(
-        pairs=Pairs(Connections(graph)),
-        evidence=None,
-        neighbourhoods=Neighbourhoods(graph, np.random.default_rng(0)),
-        at_random=np.zeros(k, bool),
-        both_at_random=True,
-        small=np.zeros(k, bool),
-        assigned=np.full(k, -1),
-        n_pairs=1,
-        constraints=Constraints([], [], 1, k),
-        sizes=np.bincount(graph.clusters[graph.clusters >= 0], minlength=k),
-    )
 
 
 # --- moving ---------------------------------------------------------------------------------------
@@ -615,19 +519,15 @@ def _preferred(
     shared = np.zeros((distances.n_clusters, k), np.int64)
     np.add.at(shared, (scores.clusters[index], own), 1)
     merged = np.where(shared.any(axis=1), shared.argmax(axis=1), -1)
-    members = [np.flatnonzero(merged == cluster) for cluster in range(k)]
-    counts = scores.subcluster_sizes(distances.sizes)
-    sizes = np.stack([counts[:, some].sum(axis=1) for some in members], axis=1)
+    is_member = (merged[:, None] == np.arange(k)).astype(np.float64)
+    sizes = scores.sizes_in_batches(distances.sizes)
     best, of_best, of_own = np.zeros_like(own), np.zeros(len(own)), np.zeros(len(own))
-    filled = np.flatnonzero([len(some) > 0 for some in members])
-    unions = [members[cluster].tolist() for cluster in filled]
     n_parts = -(-len(own) * scores.n_clusters // MOST_PROBABILITIES)
-    for some in np.array_split(np.arange(len(own)), n_parts):
-        z = np.full((len(some), k), -np.inf)
-        z[:, filled] = scores.composed(index[some], unions, distances.sizes)
+    for some in np.array_split(np.argsort(index), n_parts):  # scores are in order of their strata
+        part = scores.some(index[some])
         with np.errstate(divide="ignore"):  # some clusters do not occur in every batch
-            z += np.log(sizes)[scores.strata[index[some]] % len(sizes)]
-        share = np.exp(z - z.max(axis=1, keepdims=True))
+            z = part.dense() + np.log(sizes)[part.strata % len(sizes)]
+        share = softmax(z, axis=1) @ is_member
         share /= share.sum(axis=1, keepdims=True)
         best[some], of_best[some] = share.argmax(axis=1), share.max(axis=1)
         of_own[some] = share[np.arange(len(some)), own[some]]

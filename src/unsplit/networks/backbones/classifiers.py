@@ -153,17 +153,16 @@ class Fitting(Group):
         rows: Rows,
         clusters: Tensor,
         averaging: float,
-        on_step: Callable[[], None] | None = None,
-        first: int = 0,
+        on_step: Callable[[int], None] | None = None,
     ) -> float:
         """Fit the classifier to all training rows, whatever the batches; its loss."""
         self.steps_taken += len(batches)
-        self.train(False)
+        self.present[0].eval()
         places = torch.from_numpy(self.folds[0].train).to(rows.device)
         own, x = clusters[places], rows.take(places)
         self.classifier.fit(self.before(x), own.cpu().numpy())
         if on_step is not None:
-            on_step()
+            on_step(len(batches))
         sizes = torch.bincount(own, minlength=self.head.n_clusters)
         with torch.no_grad():
             losses = self.head.loss_function(self.present[0](x), own)

@@ -25,11 +25,10 @@ from unsplit.errors import (
     InputError,
     check_path,
     is_whole,
-    refuse_other_run,
     warn,
 )
 
-FORMAT = "unsplit.Training/3"
+FORMAT = "unsplit.Training/4"
 
 # The number of an array, in the place of the array; no module has such a name.
 NUMBER, BFLOAT = "number of array", str(torch.bfloat16)
@@ -102,9 +101,12 @@ class Checkpoint:
         versions = [version_of(name) for name in ("unsplit", "torch", "numpy")]
         self.identity = {"versions": versions, **identity}
 
-    def due(self) -> bool:
-        """Whether it is time to save again; several processes ask rank 0."""
-        return bool(current().share(self._clock() >= self._next))
+    def due(self, at_end: bool = False) -> bool:
+        """Whether it is time to save again; several processes ask rank 0.
+
+        At the end of training, a state of before is replaced in any case.
+        """
+        return bool(current().share(self._clock() >= self._next or (at_end and self.exists())))
 
     def save(self, state: Any) -> None:
         """Write the state; if that is impossible, warn, and let the run go on."""
@@ -126,11 +128,6 @@ class Checkpoint:
         now = self._clock()
         self._next = now + max(EVERY, AT_MOST_ONE_IN * (now - start))
 
-    def save_last(self, state: Callable[[], Any]) -> None:
-        """Write the state at the end of training, unless repeating it takes little time."""
-        if current().share(self._clock() >= self._next or self.exists()):
-            self.save(state())
-
     def load(self) -> Any:
         """Return the state that was written last; None if there is none."""
         if not current().share(self.exists()):
@@ -140,10 +137,14 @@ class Checkpoint:
                 f"{self.path} cannot be seen by all processes; choose a folder that all share."
             )
         content, arrays = load_arrays(self.path, FORMAT, self.advice)
-        with self.refusing():
-            identity, state = dict(content["identity"]), _unpacked(content["training"], arrays)
-        refuse_other_run(self.path, identity, self.identity, self.advice)
-        return state
+        found = content["identity"]
+        differ = [name for name in self.identity if found.get(name) != self.identity[name]]
+        if differ:
+            raise InputError(
+                f"{self.path} belongs to a run with different {' and '.join(differ)}; repeat that "
+                f"run to continue it, or {self.advice}."
+            )
+        return _unpacked(content["training"], arrays)
 
     @contextmanager
     def refusing(self) -> Iterator[None]:

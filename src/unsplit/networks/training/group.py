@@ -5,7 +5,7 @@ for very large heads.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,10 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.optim.adamw import adamw
 
 from unsplit._typing import Index
-from unsplit.data.memory import is_out_of_memory
 from unsplit.data.rows.base import Rows
-from unsplit.devices import BLOCK_ELEMENTS, mixed_precision
+from unsplit.devices import BLOCK_ELEMENTS, is_out_of_memory, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning, warn
-from unsplit.networks.chunked import chunked_loss, mean_hits
+from unsplit.networks.chunked import chunked_loss, mean_hits, move_rows_plainly
 from unsplit.networks.chunked_kernel import move_rows, usable
 from unsplit.networks.network import LARGE_HEAD, Network, refuse_gaps
 from unsplit.networks.training.recorded import STEPS_BEFORE, RecordedStep, can_be_recorded
@@ -45,10 +44,6 @@ MOST_SETTLING = 8
 SMALL_NETWORK = 2_000_000
 
 State = dict[str, Tensor]
-
-# Of one network, by the names of its parameters and buffers: "weights", "mean" and "kept"; of the
-# first of a group also "moments", what the optimizer keeps for each parameter.
-NetworkState = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,10 @@ class Fold:
 
 
 class Group:
-    """A network of any kind and size in training; :class:`Stacked` has several.
+    """A network of any kind and size in training, or several small ones that are stacked.
+
+    The parameters of stacked networks are parts of the same tensors, and ``torch.func`` computes
+    them as one.
 
     A running mean of the weights is kept beside the weights being trained.  The averaged weights
     are tried after every epoch, and the best of them are kept.
@@ -86,9 +84,9 @@ class Group:
     networks, folds : sequences of Network and Fold
         One of each; several if they are stacked.
     learning_rate, weight_decay : float
+    n_clusters : int, optional
+        Number of clusters; by default those of the head.
     """
-
-    stacked = False
 
     def __init__(
         self,
@@ -96,17 +94,25 @@ class Group:
         folds: Sequence[Fold],
         learning_rate: float,
         weight_decay: float,
+        n_clusters: int | None = None,
     ) -> None:
         self.networks, self.folds = networks, folds
+        self.stacked = len(networks) > 1
         self.head = networks[0].head
-        self.k = self.head.n_clusters
+        self.k = self.head.n_clusters if n_clusters is None else n_clusters
         self.device = next(networks[0].parameters()).device
-        large = self._has_large_head()
+        if self.device.type in ("cpu", "cuda") and _has_convolutions(networks[0]):
+            networks[0].to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # Those that are trained, and those with the averaged weights.
-        self.present, self.means = self._prepared(networks)
-        self.params, averages = self._joined(self.present), self._joined(self.means)
-        self._means = [mean.detach() for mean in averages.values()]
+        self.present = [copy.deepcopy(n) for n in networks] if self.stacked else list(networks)
+        self.means = [copy.deepcopy(network).eval() for network in networks]
+        self.joined, averages = joined(self.present), joined(self.means)
+        names = [name for name, _ in networks[0].named_parameters()]
+        self.params = {name: self.joined[name] for name in names}
+        self._means = [averages[name].detach() for name in names]
         self._present = [param.detach() for param in self.params.values()]
+        # A large head is updated with few bytes for each weight.
+        large = self.head.in_features * self.k > LARGE_HEAD and not self.stacked
         # They are needed once an epoch, so a large head is kept where there is more memory.
         place = torch.device("cpu") if large else self.device
         self.kept = [
@@ -116,40 +122,19 @@ class Group:
         moved = [param for param in self.params.values() if param.requires_grad]
         rates = learning_rate, weight_decay, self.device
         self.optimizer = (
-            LargeHeadAdamW(moved, [self.params["head.weight"]], *rates)
+            LargeHeadAdamW(moved, self.params["head.weight"], *rates)
             if large
             else AdamW(moved, *rates)
         )
         self.steps_taken = 0
-        # Sum of the losses in the present epoch.
-        self.total = torch.zeros((), device=self.device)
         # Number of parts in which batches are computed, more than one after memory ran out.
         self.parts = 1
         # A step to repeat; None at the start, and wherever it cannot be recorded.
         self.recorded: RecordedStep | None = None
-        self.recordable = self.device.type == "cuda" and can_be_recorded(networks[0])
+        # The numbers of a large head's optimizer are the processor's.
+        on_gpu = self.device.type == "cuda" and not large
+        self.recordable = on_gpu and can_be_recorded(networks[0])
         self._unrecorded = 0
-
-    # One network, or several in one
-
-    def _has_large_head(self) -> bool:
-        """Whether the head is updated with few bytes for each weight."""
-        return self.head.weight.numel() > LARGE_HEAD
-
-    def _prepared(self, networks: Sequence[Network]) -> tuple[list[Network], list[Network]]:
-        """The networks to train, and copies of them for the averaged weights."""
-        (network,) = networks
-        if self.device.type in ("cpu", "cuda") and _has_convolutions(network):
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return [network], [copy.deepcopy(network)]
-
-    def _joined(self, networks: Sequence[Network]) -> State:
-        """The parameters by name, of all networks together."""
-        return dict(networks[0].named_parameters())
-
-    def shaped(self, index: Tensor) -> Tensor:
-        """Reshape row indices (m, b) as the networks need them: (b,) for one."""
-        return index[0]
 
     def taken(self, index: Tensor) -> Tensor:
         """Which of these rows this process needs."""
@@ -162,9 +147,15 @@ class Group:
             return most
         return max(1, min(most, BLOCK_ELEMENTS // self.k))
 
-    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
-        """Compute the scores of a batch; with the averaged weights if ``of_mean``."""
-        return self.means[0](x) if of_mean else self.present[0](x)
+    def scores(self, x: Tensor) -> Tensor:
+        """Compute the scores of a batch; of x (m, n, ...) with m networks if they are stacked."""
+        if not self.stacked:
+            return self.present[0](x)
+
+        def one(state: State, x: Tensor) -> Tensor:
+            return functional_call(self.present[0], state, (x,))
+
+        return vmap(one, randomness="different")(self.joined, x)
 
     def loss(self, x: Tensor, own: Tensor) -> Tensor:
         """Sum of the losses of a batch, over blocks of clusters if its scores are many."""
@@ -176,15 +167,14 @@ class Group:
             scores = self.scores(x)
         return self.head.loss(scores, own).sum()
 
-    def hits(self, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
+    def hits(self, mean: Network, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
         """For each observation, the share of other clusters that score lower than its own."""
         with mixed_precision(self.device):
-            if not self.stacked and self.k > MANY_CLUSTERS:
-                features = self.means[0].backbone(x)
+            if self.k > MANY_CLUSTERS:
+                features = mean.backbone(x)
                 refuse_gaps(features, index)
-                head = self.means[0].head
-                return mean_hits(features, head.weight, head.bias, own)
-            scores = self.scores(x, of_mean=True)
+                return mean_hits(features, mean.head.weight, mean.head.bias, own)
+            scores = mean(x)
         refuse_gaps(scores, index)
         return mean_hit(self.head.margins(scores, own))
 
@@ -196,8 +186,7 @@ class Group:
         rows: Rows,
         clusters: Tensor,
         averaging: float,
-        on_step: Callable[[], None] | None = None,
-        first: int = 0,
+        on_step: Callable[[int], None] | None = None,
     ) -> float:
         """Take one step for each batch; the mean loss per network.
 
@@ -210,18 +199,17 @@ class Group:
         averaging : float
             Share of the averaged weights that is kept in a step.
         on_step : callable, optional
-            Called after every step.
-        first : int
-            Steps before it were taken already, and their losses are in ``total``.
+            Called with the number of steps after each of them.
         """
-        self.train(True)
+        for network in self.present:
+            network.train()
         head_alone = self.steps_of_head(batches.shape[-1])
-        if first == 0:
-            self.total.zero_()
-        batches = batches.to(self.device)
-        shaped = [self.shaped(index) for index in batches]
+        total = torch.zeros((), device=self.device)
+        shaped = batches.to(self.device).unbind()
+        if not self.stacked:
+            shaped = [index[0] for index in shaped]
         taken = [self.taken(index) for index in shaped]
-        for index, x in zip(shaped[first:], rows.stream(taken[first:]), strict=True):
+        for step, (index, x) in enumerate(zip(shaped, rows.stream(taken), strict=True), 1):
             if self.recorded is not None and self.recorded.fits(x):
                 loss = self.recorded(x, clusters[index])
             else:
@@ -233,24 +221,17 @@ class Group:
             # Forget quickly at first, because the first weights are poor.
             decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
             self.average(1 - decay)
-            self.total += loss
+            total += loss
             if on_step is not None:
-                on_step()
+                on_step(step)
         self.settle(taken, rows)
-        mean = float(self.total) / (len(batches) * len(self.networks))
+        mean = float(total) / (len(batches) * len(self.networks))
         if not np.isfinite(mean):
             raise InputError(
                 f"the loss became {mean} within {self.steps_taken} steps of training; check X for "
                 "extreme values, or choose a lower learning_rate."
             )
         return mean
-
-    def train(self, training: bool) -> None:
-        """Switch between training and evaluation mode."""
-        for network in self.present:
-            network.train(training)
-        for mean in self.means:
-            mean.eval()
 
     def body(self) -> list[Tensor]:
         """Parameters of the backbones."""
@@ -275,35 +256,28 @@ class Group:
         If memory runs out, the batch is computed again in half as large parts, whose gradients
         are added up, and so are all that follow.
         """
-        while True:
-            self.optimizer.zero_grad()
-            try:
-                return self._attempt(index, x, rows, clusters)
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error) or index.shape[-1] < 4 * self.parts:
-                    raise
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-            self._halve(index.shape[-1], reason)
-
-    def _attempt(self, index: Tensor, x: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
-        if self.parts == 1:
-            return _backward(self.loss(x, clusters[index]))
-        total, n = torch.zeros((), device=self.device), index.shape[-1]
-        for part in index.tensor_split(self.parts, dim=-1):
-            loss = self.loss(rows.take(part), clusters[part])
-            total += _backward(loss * (part.shape[-1] / n))
-        return total
-
-    def _halve(self, n: int, reason: str) -> None:
-        self.parts *= 2
         self.optimizer.zero_grad()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        n = index.shape[-1]
+        try:
+            if self.parts == 1:
+                return _backward(self.loss(x, clusters[index]))
+            total = torch.zeros((), device=self.device)
+            for part in index.tensor_split(self.parts, dim=-1):
+                loss = self.loss(rows.take(part), clusters[part])
+                total += _backward(loss * (part.shape[-1] / n))
+            return total
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error) or n < 4 * self.parts:
+                raise
+        self.parts *= 2
         warn(
-            f"memory ran out in training ({reason.rstrip('. ')}), so batches of {n:,} observations "
-            f"are now computed in {self.parts} parts; a smaller batch_size avoids that.",
+            f"memory ran out in training, so batches of {n:,} observations are now computed in "
+            f"{self.parts} parts; a smaller batch_size avoids that.",
             OutOfMemoryWarning,
         )
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return self.gradients(index, x, rows, clusters)
 
     def _move(self, head_alone: bool) -> None:
         """Move the weights along their gradients."""
@@ -317,8 +291,7 @@ class Group:
         self._unrecorded += 1
         # Over blocks of clusters it would save little.
         small = self.parts == 1 and own.numel() * self.k <= BLOCK_ELEMENTS
-        possible = self.recordable and self.optimizer.can_be_recorded and small
-        if possible and self._unrecorded > STEPS_BEFORE:
+        if self.recordable and small and self._unrecorded > STEPS_BEFORE:
             self.recordable = False  # it is tried once
             try:
                 self.recorded = RecordedStep(self._recorded_step, x, own)
@@ -351,7 +324,6 @@ class Group:
         mean = self.means[0].train()
         # A batch normalisation that its network keeps frozen is left alone.
         norms: list[Any] = [m for m in mean.modules() if is_batch_norm(m) and m.training]
-        norms = [] if self.stacked else norms
         for norm in norms:
             norm.reset_running_stats()
             norm.momentum = None  # the plain mean over these batches
@@ -367,20 +339,21 @@ class Group:
 
         NaN if there are no such rows.
         """
-        self.train(False)
-        hits = torch.zeros(len(self.networks), self.k, dtype=torch.float64)
-        counts = torch.zeros_like(hits)
-        validation = [validation_part(fold.validation, clusters, self.k) for fold in self.folds]
-        chunks = list(padded_chunks(validation, self.at_once()))
-        shaped = [self.shaped(index.to(self.device)) for index, _ in chunks]
-        taken = [self.taken(index) for index in shaped]
-        for (_, valid), index, x in zip(chunks, shaped, rows.stream(taken), strict=True):
-            own = clusters[index].clamp(min=0)  # padding may point at noise
-            found = self.hits(x, own, index).cpu().double().reshape(valid.shape)
-            own = own.cpu().reshape(valid.shape)
-            hits.scatter_add_(1, own, found * valid)
-            counts.scatter_add_(1, own, valid)
-        return _mean_of_nonempty(hits.numpy(), counts.numpy())
+        of_networks = zip(self.means, self.folds, strict=True)
+        return np.array([self._accuracy(*one, rows, clusters) for one in of_networks])
+
+    def _accuracy(self, mean: Network, fold: Fold, rows: Rows, clusters: Tensor) -> float:
+        hits, counts = np.zeros(self.k), np.zeros(self.k)
+        validation = validation_part(fold.validation, clusters, self.k)
+        places = torch.from_numpy(validation).to(self.device)
+        chunks = [chunk for chunk in places.split(self.at_once()) if len(chunk)]
+        for index, x in zip(chunks, rows.stream([self.taken(c) for c in chunks]), strict=True):
+            own = clusters[index]
+            found = self.hits(mean, x, own, index).cpu().numpy()
+            hits += np.bincount(own.cpu(), found, self.k)
+            counts += np.bincount(own.cpu(), minlength=self.k)
+        n_seen = np.count_nonzero(counts)
+        return float((hits / np.maximum(counts, 1)).sum() / n_seen) if n_seen else np.nan
 
     @torch.no_grad()
     def keep(self, mask: NDArray[np.bool_]) -> None:
@@ -398,68 +371,27 @@ class Group:
 
     # Checkpoints
 
-    def state(self) -> list[NetworkState]:
-        """Weights, averages, kept weights and the optimizer's numbers of every network."""
+    def state(self) -> dict[str, Any]:
+        """Weights, averages and kept weights of every network, and the optimizer's numbers."""
         known = self.optimizer.state
-        moments = {
-            name: dict(known[param]) for name, param in self.params.items() if param in known
-        }
-        states: list[NetworkState] = [
+        moments = {name: known[param] for name, param in self.params.items() if param in known}
+        networks = [
             {"weights": tensors_of(present), "mean": tensors_of(mean), "kept": kept}
             for present, mean, kept in zip(self.present, self.means, self.kept, strict=True)
         ]
-        states[0]["moments"] = moments  # of all networks together
-        return states
+        return {"networks": networks, "moments": moments, "steps_taken": self.steps_taken}
 
     @torch.no_grad()
-    def load(self, states: Sequence[NetworkState]) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`state` returned."""
-        of_networks = zip(states, self.present, self.means, self.kept, strict=True)
-        for state, present, mean, kept in of_networks:
-            copy_into(tensors_of(present), state["weights"])
-            copy_into(tensors_of(mean), state["mean"])
-            copy_into(kept, state["kept"])
-        for name, moments in states[0]["moments"].items():
-            param = self.params[name]
-            self.optimizer.state[param] = {n: like(param, v) for n, v in moments.items()}
-
-
-class Stacked(Group):
-    """Small networks that ``torch.func`` computes as one.
-
-    Their parameters are parts of the same tensors, which the optimizer moves.
-    """
-
-    stacked = True
-
-    def _has_large_head(self) -> bool:
-        return False
-
-    def _prepared(self, networks: Sequence[Network]) -> tuple[list[Network], list[Network]]:
-        present, means = ([copy.deepcopy(n) for n in networks] for _ in range(2))
-        self._whole, self._whole_means = _stacked(present), _stacked(means)
-        return present, means
-
-    def _joined(self, networks: Sequence[Network]) -> State:
-        whole = self._whole if networks is self.present else self._whole_means
-        return {name: whole[name] for name, _ in networks[0].named_parameters()}
-
-    def shaped(self, index: Tensor) -> Tensor:
-        """Leave row indices (m, b) as they are."""
-        return index
-
-    def at_once(self) -> int:
-        """As many as fit into a block of scores."""
-        return max(1, BLOCK_ELEMENTS // (self.k * len(self.networks)))
-
-    def scores(self, x: Tensor, of_mean: bool = False) -> Tensor:
-        """Compute scores (m, n, ...) of observations x (m, n, ...) with m networks."""
-
-        def one(state: State, x: Tensor) -> Tensor:
-            return functional_call(self.present[0], state, (x,))
-
-        whole = self._whole_means if of_mean else self._whole
-        return vmap(one, randomness="different")(whole, x)
+        of_networks = zip(state["networks"], self.present, self.means, self.kept, strict=True)
+        for values, present, mean, kept in of_networks:
+            copy_into(tensors_of(present), values["weights"])
+            copy_into(tensors_of(mean), values["mean"])
+            copy_into(kept, values["kept"])
+        for name, moments in state["moments"].items():
+            copy_into(self.optimizer.state_of(self.params[name]), moments)
+        self.steps_taken = state["steps_taken"]
 
 
 def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
@@ -474,14 +406,16 @@ def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
     index = torch.zeros(len(networks), 2, dtype=torch.long, device=device)
     try:
         with torch.no_grad():
-            Stacked(networks, (), learning_rate=0.0, weight_decay=0.0).scores(rows.take(index))
+            Group(networks, (), learning_rate=0.0, weight_decay=0.0).scores(rows.take(index))
     except Exception:  # a user's network may fail in any way; it is then trained by itself
         return False
     return True
 
 
-def _stacked(networks: Sequence[nn.Module]) -> State:
-    """Make the tensors of all networks parts of larger ones, and return these by name."""
+def joined(networks: Sequence[nn.Module]) -> State:
+    """Parameters and buffers by name; those of several networks become parts of larger ones."""
+    if len(networks) == 1:
+        return {**dict(networks[0].named_parameters()), **dict(networks[0].named_buffers())}
     params, buffers = stack_module_state(list(networks))
     whole: State = {**params, **buffers}
     for i, network in enumerate(networks):
@@ -499,22 +433,11 @@ def tensors_of(module: nn.Module) -> State:
 
 
 def copy_into(targets: State, values: State) -> None:
-    """Copy tensors into those of the same names; all must be there."""
-    if targets.keys() != values.keys():
-        raise KeyError
+    """Copy tensors into those of the same names."""
     for name, target in targets.items():
         if target.shape != values[name].shape:
             raise ValueError
         target.copy_(values[name])
-
-
-def like(param: Tensor, value: Any) -> Any:
-    """Copy a number of an optimizer to the device of its parameter, in the same order in memory."""
-    if not isinstance(value, Tensor):
-        return value
-    if value.shape == param.shape:
-        return torch.empty_like(param, dtype=value.dtype, requires_grad=False).copy_(value)
-    return value.to(param.device, copy=True)
 
 
 def _backward(loss: Tensor) -> Tensor:
@@ -556,34 +479,7 @@ def mean_hit(margins: Tensor) -> Tensor:
     return (hits - 0.5) / (k - 1)
 
 
-def padded_chunks(indices: Sequence[Index], size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield several index lists side by side, in chunks.
-
-    Each chunk has rows (m, ≤ size), padded with 0, and 1.0 for each entry that is not padding.
-    """
-    longest = max(len(index) for index in indices)
-    padded = torch.zeros(len(indices), longest, dtype=torch.long)
-    valid = torch.zeros(len(indices), longest, dtype=torch.float64)
-    for i, index in enumerate(indices):
-        padded[i, : len(index)] = torch.from_numpy(index)
-        valid[i, : len(index)] = 1.0
-    for start in range(0, longest, size):
-        yield padded[:, start : start + size], valid[:, start : start + size]
-
-
-def _mean_of_nonempty(
-    sums: NDArray[np.float64], counts: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Average the means of all clusters that are not empty; NaN if all are empty."""
-    means = sums / np.maximum(counts, 1)
-    n_seen = (counts > 0).sum(axis=1)
-    return np.where(n_seen > 0, means.sum(axis=1) / np.maximum(n_seen, 1), np.nan)
-
-
 # The optimizer
-
-# Numbers of a matrix that are updated at a time.
-AT_ONCE = 2**24
 
 BETAS, EPS = (0.9, 0.999), 1e-8
 
@@ -594,9 +490,6 @@ class AdamW:
     ``torch.optim.AdamW`` does the same, but loads torch's compiler when it is made, which nothing
     here uses: two seconds and 75 MiB in every program.
     """
-
-    # Whether a GPU can repeat a step by itself: nothing of it is computed by the processor.
-    can_be_recorded = True
 
     def __init__(
         self,
@@ -609,7 +502,7 @@ class AdamW:
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
         self.fused = device.type in ("cpu", "cuda")
         # Of each parameter that was moved: the number of steps, and both moments.
-        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.state: dict[Tensor, State] = {}
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
@@ -622,7 +515,7 @@ class AdamW:
         moved = [param for param in self.params if param.grad is not None]
         if not moved:
             return
-        states = [self._state_of(param) for param in moved]
+        states = [self.state_of(param) for param in moved]
         names = "exp_avg", "exp_avg_sq", "step"
         first, second, steps = ([state[name] for state in states] for name in names)
         adamw(
@@ -642,7 +535,8 @@ class AdamW:
             maximize=False,
         )
 
-    def _state_of(self, param: Tensor) -> dict[str, Any]:
+    def state_of(self, param: Tensor) -> State:
+        """Numbers of a parameter, zeros at first."""
         if param not in self.state:
             device = param.device if self.fused else None  # where the kernel looks for it
             self.state[param] = {
@@ -654,19 +548,17 @@ class AdamW:
 
 
 class LargeHeadAdamW(AdamW):
-    """AdamW that keeps 2 bytes instead of 8 for each weight of the matrices in ``large``.
+    """AdamW that keeps 2 bytes instead of 8 for each weight of the matrix ``large``.
 
     The first moment is stored in bfloat16, whose steps are much finer than what one batch changes
     of it.  Of the second moment only the mean of each row is stored: all weights of a cluster have
     one scale, and a cluster that is seldom drawn another than one that is drawn often.
     """
 
-    can_be_recorded = False  # the corrections for the number of steps are the processor's
-
     def __init__(
         self,
-        params: Sequence[Tensor],
-        large: Sequence[Tensor],
+        params: Iterable[Tensor],
+        large: Tensor,
         learning_rate: float,
         weight_decay: float,
         device: torch.device,
@@ -677,53 +569,27 @@ class LargeHeadAdamW(AdamW):
     @torch.no_grad()
     def step(self) -> None:
         """Move all parameters that have a gradient by one step."""
-        gradients = [weight.grad for weight in self.large]
-        for weight in self.large:
-            weight.grad = None  # AdamW leaves out what has no gradient
+        gradient, self.large.grad = self.large.grad, None  # AdamW leaves out what has none
         super().step()
-        for weight, gradient in zip(self.large, gradients, strict=True):
-            weight.grad = gradient
-            if gradient is not None:
-                self._move(weight, gradient)
-
-    def _move(self, weight: Tensor, gradient: Tensor) -> None:
-        if weight not in self.state:
-            self.state[weight] = {
-                "step": torch.zeros(()),
-                "exp_avg": torch.zeros_like(weight, dtype=torch.bfloat16),
-                "row_avg_sq": weight.new_zeros((len(weight), 1)),
-            }
-        state = self.state[weight]
+        self.large.grad = gradient
+        if gradient is None:
+            return
+        state = self.state_of(self.large)
         state["step"] += 1
         done = float(state["step"])
         corrections = 1 - BETAS[0] ** done, 1 - BETAS[1] ** done
         shrink = 1 - self.learning_rate * self.weight_decay
-        first, second = state["exp_avg"], state["row_avg_sq"]
+        move = move_rows if self.kernel else move_rows_plainly
+        moments = state["exp_avg"], state["row_avg_sq"]
         numbers = BETAS, corrections, self.learning_rate, shrink, EPS
-        if self.kernel:
-            move_rows(weight, gradient.contiguous(), first, second, *numbers)
-            return
-        n = max(1, AT_ONCE // weight.shape[1])
-        parts = (x.split(n) for x in (weight, gradient, first, second))
-        for w, g, m, v in zip(*parts, strict=True):
-            _move_rows(w, g, m, v, *numbers)
+        move(self.large, gradient.contiguous(), *moments, *numbers)
 
-
-def _move_rows(
-    weight: Tensor,
-    gradient: Tensor,
-    first: Tensor,
-    second: Tensor,
-    betas: tuple[float, float],
-    corrections: tuple[float, float],
-    rate: float,
-    shrink: float,
-    eps: float,
-) -> None:
-    """What the kernel :func:`move_rows` does, in plain torch."""
-    norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
-    second.lerp_(norms.square_() / gradient.shape[1], 1 - betas[1])
-    mean = first.to(weight.dtype).lerp_(gradient, 1 - betas[0])
-    first.copy_(mean)
-    scale = (second / corrections[1]).sqrt_().add_(eps)
-    weight.mul_(shrink).sub_(mean.mul_(rate / corrections[0] / scale))
+    def state_of(self, param: Tensor) -> State:
+        """Numbers of a parameter, zeros at first."""
+        if param is self.large and param not in self.state:
+            self.state[param] = {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(param, dtype=torch.bfloat16),
+                "row_avg_sq": param.new_zeros((len(param), 1)),
+            }
+        return super().state_of(param)

@@ -18,19 +18,18 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import ALONE, Ranks, own_generators, undisturbed
+from unsplit.devices import current, own_generators, undisturbed
 from unsplit.errors import InputError, check_choice, check_flag, check_whole, is_number, shown
 from unsplit.networks.backbones.classifiers import ClassifierNetwork, Fitting
 from unsplit.networks.network import LOSSES, Network
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.group import Fold, Group, Stacked, can_be_stacked
+from unsplit.networks.training.group import Fold, Group, can_be_stacked
 from unsplit.networks.training.progress import EpochRecord, History, Reporter, StepRecord
 from unsplit.networks.training.ranks import Sharded
 
@@ -39,11 +38,6 @@ TOLERANCE = 1e-4
 
 # The most passes over the training data; A usually stops training much earlier.
 MAX_EPOCHS = 200
-
-# Training on 30 over-clusterings of 14 data sets took 10 to 51 epochs; benchmarks.time_left
-# repeats ten of them.
-USUALLY_MOST = 50
-
 
 Augment = str | bool | nn.Module
 
@@ -171,7 +165,6 @@ def check_augment(augment: object) -> None:
 USUAL = TrainConfig(learning_rate=1e-3, weight_decay=4.0, batch_size=256)
 
 
-Measure = Callable[[Group], NDArray[np.float64]]
 Draw = Callable[[Index, int, np.random.Generator], Index]
 Judge = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -233,16 +226,10 @@ class Training:
     config : TrainConfig
     rng : numpy.random.Generator
         Draws the batches.
-    measure : callable, optional
-        A of each network of a group; by default over all pairs of clusters.
-    epochs : int
-        The most epochs.
     reporter : Reporter, optional
         Hears of steps and epochs.
     checkpoint : Checkpoint, optional
         Keeps the state from time to time; if it has one, training continues from there.
-    ranks : Ranks
-        The processes that train together.
     draw : callable, optional
         Draws the rows of an epoch; by default :func:`balanced_draws`.
     """
@@ -255,38 +242,26 @@ class Training:
         folds: Sequence[Fold],
         config: TrainConfig,
         rng: np.random.Generator,
-        measure: Measure | None = None,
-        epochs: int = MAX_EPOCHS,
         reporter: Reporter | None = None,
         checkpoint: Checkpoint | None = None,
-        ranks: Ranks = ALONE,
         draw: Draw | None = None,
     ) -> None:
+        config = config.over(USUAL)
         if isinstance(networks[0], ClassifierNetwork):
             # Fitted once, and not by weights that a checkpoint could keep.
-            epochs, checkpoint = 1, None
-        config = config.over(USUAL)
+            config, checkpoint = replace(config, epochs=1), None
         self.reporter, self.checkpoint = reporter or Reporter(), checkpoint
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
         self.draw = balanced_draws if draw is None else draw
         state = None if checkpoint is None else checkpoint.load()
         stack = config.batch_folds
-        if checkpoint is not None and state is not None:
-            with checkpoint.refusing():  # networks that were trained one by one go on so
-                stack = len(state["steps_taken"]) < len(networks)
-        self.groups = _groups(networks, folds, rows, config, ranks, stack)
+        if state is not None:  # networks that were trained one by one go on so
+            stack = len(state["groups"]) < len(networks)
+        self.groups = _groups(networks, folds, rows, config, stack)
         self.stopping = Stopping(len(folds), config.patience, judge_of(folds))
-        self.max_epochs = epochs
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
         self._cluster_of = clusters.cpu().numpy()
-        self._measure = measure or (lambda group: group.validation_accuracy(rows, clusters))
-        # The present epoch: losses of the groups that are done, steps that the next one has taken
-        # already, the numbers from which its batches were drawn, and when it began.
-        self._losses: list[float] = []
-        self._steps_before = 0
-        self._drawn_from = rng.bit_generator.state
-        self._began: float | None = None
         self.resumed = state is not None
         if checkpoint is not None and state is not None:
             with checkpoint.refusing():
@@ -295,7 +270,7 @@ class Training:
     @property
     def finished(self) -> bool:
         """Whether A has stopped improving or there were as many epochs as there may be."""
-        return self.stopping.finished or len(self.records) >= self.max_epochs
+        return self.stopping.finished or len(self.records) >= self.config.epochs
 
     @property
     def steps(self) -> int:
@@ -303,108 +278,80 @@ class Training:
         return self.groups[0].steps_taken
 
     def run(self) -> History:
-        """Train to the end; how it went."""
+        """Train to the end, and give the networks the weights that were kept; how it went."""
         if self.resumed:
             self.reporter.on_resume(len(self.records))
         while not self.finished:
             record = self.epoch()
             with undisturbed():
                 self.reporter.on_epoch(record)
-        if self.checkpoint is not None:
-            self.checkpoint.save_last(self.state)
-        return self.restore()
+            if self.checkpoint is not None and self.checkpoint.due(self.finished):
+                self.checkpoint.save(self.state())
+        for group in self.groups:
+            group.restore()
+        return history_of(self.records, self.stopping.kept_epoch)
 
     def epoch(self) -> EpochRecord:
         """Train for one epoch, try the networks, and keep the weights of those that improved."""
-        self._began = time.perf_counter()
-        for place in range(len(self._losses), len(self.groups)):
-            self._losses.append(self._run(place, self.groups[place]))
-        loss, self._losses = float(np.mean(self._losses)), []
-        accuracy = np.concatenate([self._measure(group) for group in self.groups])
+        began = time.perf_counter()
+        losses = [self._run(place, group) for place, group in enumerate(self.groups)]
+        given = self.rows, self.clusters
+        accuracy = np.concatenate([group.validation_accuracy(*given) for group in self.groups])
         better = self.stopping.step(accuracy, self.steps >= self.config.least_steps)
         for group, mask in zip(self.groups, np.split(better, len(self.groups)), strict=True):
             group.keep(mask)
-        self.seconds += time.perf_counter() - self._began
-        self._began = None
+        self.seconds += time.perf_counter() - began
         known = accuracy[np.isfinite(accuracy)]
         mean = float(known.mean()) if len(known) else float("nan")
-        self.records.append(EpochRecord(len(self.records), loss, mean, self.seconds))
-        return self.records[-1]
+        record = EpochRecord(len(self.records), float(np.mean(losses)), mean, self.seconds)
+        self.records.append(record)
+        return record
 
     def _run(self, place: int, group: Group) -> float:
-        self._drawn_from = self.rng.bit_generator.state
         train_rows = [fold.train for fold in group.folds]
         drawn = self._cluster_of, self.config.batch_size, self.rng, self.draw
         batches = epoch_minibatches(train_rows, *drawn)
-        first, self._steps_before = self._steps_before, 0
-        on_step = self._on_step(place, group, len(batches), first)
-        return group.run(batches, self.rows, self.clusters, self.config.averaging, on_step, first)
+        on_step = self._on_step(place, len(batches))
+        return group.run(batches, self.rows, self.clusters, self.config.averaging, on_step)
 
-    def _on_step(
-        self, place: int, group: Group, n_steps: int, first: int
-    ) -> Callable[[], None] | None:
+    def _on_step(self, place: int, n_steps: int) -> Callable[[int], None] | None:
         """Return what a group calls after each of its steps in this epoch."""
-        reporter, checkpoint = self.reporter, self.checkpoint
-        listens = type(reporter).on_step is not Reporter.on_step
-        if not listens and checkpoint is None:
+        reporter, epoch = self.reporter, len(self.records)
+        if type(reporter).on_step is Reporter.on_step:
             return None
-        before, epoch = group.steps_taken - first, len(self.records)
-        total, epochs = n_steps * len(self.groups), self._epochs_expected(n_steps)
+        total, least = n_steps * len(self.groups), self._least_epochs(n_steps)
 
-        def on_step() -> None:
-            done = group.steps_taken - before
-            if checkpoint is not None and checkpoint.due():
-                checkpoint.save(self.state(done))
-            if listens:
-                with undisturbed():
-                    reporter.on_step(StepRecord(epoch, place * n_steps + done, total, *epochs))
+        def on_step(done: int) -> None:
+            with undisturbed():
+                reporter.on_step(StepRecord(epoch, place * n_steps + done, total, least))
 
         return on_step
 
-    def state(self, steps: int = 0) -> dict[str, Any]:
-        """Return all that training depends on, after this many steps of the present group."""
-        drawn_from = self._drawn_from if steps else self.rng.bit_generator.state
-        running = 0.0 if self._began is None else time.perf_counter() - self._began
+    def _least_epochs(self, n_steps: int) -> int:
+        """How many epochs there will be at least."""
+        enough = -(-self.config.least_steps // n_steps)
+        best = max(int(self.stopping.kept_epoch.max()), enough - 1, 0)
+        return min(best + self.config.patience + 1, self.config.epochs)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that training depends on after an epoch."""
         return {
-            "networks": [state for group in self.groups for state in group.state()],
-            "steps_taken": [group.steps_taken for group in self.groups],
-            "parts": [group.parts for group in self.groups],
-            "total": [group.total for group in self.groups],
+            "groups": [group.state() for group in self.groups],
             "stopping": self.stopping.state(),
             "records": [list(vars(record).values()) for record in self.records],
-            "seconds": self.seconds + running,
-            "epoch": {"losses": list(self._losses), "steps": steps, "drawn_from": drawn_from},
+            "rng": self.rng.bit_generator.state,
             "generators": own_generators().states(),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, as if nothing had happened since."""
-        networks = iter(state["networks"])
-        of_groups = (state[name] for name in ("steps_taken", "parts", "total"))
-        for group, n_steps, parts, total in zip(self.groups, *of_groups, strict=True):
-            group.load([next(networks) for _ in group.networks])
-            group.steps_taken, group.parts = n_steps, parts
-            group.total.copy_(total)
+        for group, values in zip(self.groups, state["groups"], strict=True):
+            group.load(values)
         self.stopping.load(state["stopping"])
         self.records = [EpochRecord(*values) for values in state["records"]]
-        self.seconds = state["seconds"]
-        epoch = state["epoch"]
-        self._losses, self._steps_before = list(epoch["losses"]), epoch["steps"]
-        self.rng.bit_generator.state = epoch["drawn_from"]
+        self.seconds = self.records[-1].seconds
+        self.rng.bit_generator.state = state["rng"]
         own_generators().continue_from(state["generators"])
-
-    def _epochs_expected(self, n_steps: int) -> tuple[int, int]:
-        """How many epochs there will be at least, and hardly more than."""
-        enough = -(-self.config.least_steps // n_steps)
-        best = max(int(self.stopping.kept_epoch.max()), enough - 1, 0)
-        least = min(best + self.config.patience + 1, self.max_epochs)
-        return least, min(max(USUALLY_MOST, least * 3 // 2), self.max_epochs)
-
-    def restore(self) -> History:
-        """Give the networks the weights that were kept, and return how training went."""
-        for group in self.groups:
-            group.restore()
-        return history_of(self.records, self.stopping.kept_epoch)
 
 
 def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> History:
@@ -450,7 +397,6 @@ def _groups(
     folds: Sequence[Fold],
     rows: Rows,
     config: TrainConfig,
-    ranks: Ranks,
     stack: bool | None,
 ) -> list[Group]:
     """Put all folds into one stacked group, or each into its own group."""
@@ -460,10 +406,10 @@ def _groups(
     n_clusters = networks[0].head.n_clusters
     rates = config.learning_rate, used_decay(config.weight_decay, n_clusters, config.batch_size)
     one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
-    if ranks.size > 1:
-        return [Sharded(*one, *rates, ranks) for one in one_by_one]
+    if current().size > 1:
+        return [Sharded(*one, *rates, current()) for one in one_by_one]
     if can_be_stacked(networks, rows) if stack is None else stack:
-        return [Stacked(networks, folds, *rates)]
+        return [Group(networks, folds, *rates)]
     return [Group(*one, *rates) for one in one_by_one]
 
 
@@ -512,8 +458,6 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
     """
     sizes = np.bincount(clusters)
     present = np.flatnonzero(sizes)
-    if n_draws > MANY_DRAWS:
-        return _drawn_by_rounds(clusters, sizes, present, n_draws, rng)
     rounds = -(-n_draws // len(present))
     visits = rng.permuted(np.tile(present, (rounds, 1)), axis=1).ravel()[:n_draws]
     wanted = np.bincount(visits, minlength=len(sizes))
@@ -530,29 +474,6 @@ def balanced_draws(clusters: Index, n_draws: int, rng: np.random.Generator) -> I
     visit_rank = np.arange(n_draws) - np.repeat(np.cumsum(wanted) - wanted, wanted)
     drawn = np.empty(n_draws, np.int64)
     drawn[by_cluster] = members[starts[visits[by_cluster]] + visit_rank]
-    return drawn
-
-
-# Above this, sorting takes too long and rounds are drawn one by one.
-MANY_DRAWS = 2**23
-
-
-def _drawn_by_rounds(
-    clusters: Index, sizes: Index, present: Index, n_draws: int, rng: np.random.Generator
-) -> Index:
-    """Draw as :func:`balanced_draws` does, in linear time and with other random numbers.
-
-    If members come several times, they come in the same order.
-    """
-    order = rng.permutation(len(clusters))
-    # Counting sort: the members of every cluster in their random order.
-    shape = len(clusters), len(sizes)
-    lists = scipy.sparse.csr_array((order, clusters[order], np.arange(len(order) + 1)), shape)
-    members, starts = lists.tocsc().data, np.cumsum(sizes) - sizes
-    drawn = np.empty(n_draws, np.int64)
-    for turn, start in enumerate(range(0, n_draws, len(present))):
-        now = rng.permutation(present)[: n_draws - start]
-        drawn[start : start + len(now)] = members[starts[now] + turn % sizes[now]]
     return drawn
 
 

@@ -3,8 +3,6 @@
 No torch: a saved result can be read without it.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -79,12 +77,12 @@ class StepRecord:
         Number of the epoch, from 0.
     done, total : int
         Steps of this epoch, for all folds: so far, and in all.
-    least_epochs, most_epochs : int
-        How many epochs there will be at least, and hardly more than; A decides.
+    least_epochs : int
+        How many epochs there will be at least; A decides.
 
     Examples
     --------
-    >>> StepRecord(epoch=2, done=3, total=10, least_epochs=9, most_epochs=50).done
+    >>> StepRecord(epoch=2, done=3, total=10, least_epochs=9).done
     3
     """
 
@@ -92,7 +90,6 @@ class StepRecord:
     done: int
     total: int
     least_epochs: int
-    most_epochs: int
 
 
 class Reporter:
@@ -133,86 +130,12 @@ class Reporter:
         """The run is over."""
 
 
-# What steps do not count: A is measured after every epoch, and distances and merging follow.
-BESIDE_STEPS = 1.3
-
-# Fewer steps than this, or less time, say nothing about the rest.
-STEPS_TO_MEASURE = 2
-SECONDS_TO_MEASURE = 0.2
-
 # Larger numbers are shown as 1.23M.
 LARGE_TOTAL = 100_000
 
-# Of a phase whose end is not known, and of an epoch, whose time says little about the whole.
+# Of a phase whose end is not known, and of training, which may end later.
 NO_BAR = "{desc} ..."
-EPOCH_BAR = "{desc} |{bar:12}| {n_fmt}/{total_fmt} steps{postfix}"
-
-
-class TimeLeft:
-    """How long training and what follows will take, from the steps so far.
-
-    Parameters
-    ----------
-    clock : callable
-        Returns the time in seconds.
-
-    Examples
-    --------
-    >>> times = iter([0.0, 1.0, 2.0])
-    >>> left = TimeLeft(lambda: next(times))
-    >>> for done in (1, 2, 3):
-    ...     found = left.after(StepRecord(0, done, 10, least_epochs=1, most_epochs=2))
-    >>> found  # 7 steps left at least, and hardly more than 17
-    (7.0, 22.1)
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._start: tuple[int, float] | None = None
-
-    def after(self, step: StepRecord) -> tuple[float, float] | None:
-        """Least and most seconds that are left after a step; None if it is too early to say."""
-        now, n = self._clock(), step.epoch * step.total + step.done
-        if self._start is None or n < self._start[0]:
-            # The first step is left out, because it prepares the ones that follow.
-            self._start = (n, now)
-        n_timed, seconds = n - self._start[0], now - self._start[1]
-        if n_timed < STEPS_TO_MEASURE or seconds < SECONDS_TO_MEASURE:
-            return None
-        least, most = (
-            max(0, epochs * step.total - n) * seconds / n_timed
-            for epochs in (step.least_epochs, step.most_epochs)
-        )
-        return least, BESIDE_STEPS * most
-
-
-def spoken_range(low: float, high: float) -> str:
-    """A range of time in words.
-
-    Parameters
-    ----------
-    low, high : float
-        Seconds.
-
-    Examples
-    --------
-    >>> spoken_range(7.4, 22), spoken_range(50, 200), spoken_range(4000, 20000)
-    ('about 7 to 20 s', 'about 50 s to 3 min', 'about 1.1 to 5.6 h')
-    """
-    (first, unit), (second, other) = _rounded(low), _rounded(high)
-    if (first, unit) == (second, other):
-        return f"about {first} {unit}"
-    return f"about {first}{'' if unit == other else ' ' + unit} to {second} {other}"
-
-
-def _rounded(seconds: float) -> tuple[str, str]:
-    if seconds < 9.5:
-        return str(max(1, round(seconds))), "s"
-    if seconds < 57.5:
-        return str(5 * round(seconds / 5)), "s"
-    if seconds < 3570:
-        return str(max(1, round(seconds / 60))), "min"
-    return f"{seconds / 3600:.1f}", "h"
+TRAINING_BAR = "{desc} |{bar:12}| {n_fmt}/{total_fmt} steps, at least {remaining} left{postfix}"
 
 
 class Bars(Reporter):
@@ -243,13 +166,11 @@ class Bars(Reporter):
         self._bar: Any = None
         self._name = ""
         self._epoch: int | None = None
-        self._notes: dict[str, str] = {}
-        self._time_left = TimeLeft()
 
     def on_phase(self, name: str) -> None:
         """Begin a bar."""
         self.close()
-        self._name, self._epoch, self._notes, self._time_left = name, None, {}, TimeLeft()
+        self._name, self._epoch = name, None
         # Here, because a saved result, which has a history, is read faster without.
         from tqdm.auto import tqdm
 
@@ -266,25 +187,24 @@ class Bars(Reporter):
         self._bar.update(done - self._bar.n)
 
     def on_step(self, step: StepRecord) -> None:
-        """Fill the bar of the present epoch."""
+        """Fill the bar, which ends with the earliest epoch at which training can end."""
         if self._bar is None:
             return
+        n, total = step.epoch * step.total + step.done, step.least_epochs * step.total
+        if self._epoch is None or step.epoch < self._epoch:
+            self._bar.bar_format = TRAINING_BAR
+            self._bar.reset(total)
+            self._bar.initial = self._bar.n = n - 1
         if step.epoch != self._epoch:
-            self._epoch = step.epoch
-            self._bar.set_description_str(f"{self._name}, epoch {step.epoch + 1}", refresh=False)
-            self._bar.bar_format = EPOCH_BAR
-            self._bar.reset(total=step.total)
-        if (left := self._time_left.after(step)) is not None:
-            self._notes["time"] = f"{spoken_range(*left)} left"
-            self._write_notes()
-        self._bar.update(step.done - self._bar.n)
+            self._epoch, self._bar.total = step.epoch, total
+            self._bar.set_description_str(f"{self._name}, epoch {step.epoch + 1}")
+        self._bar.update(n - self._bar.n)
 
     def on_epoch(self, record: EpochRecord) -> None:
         """Show the accuracy; without steps, count epochs."""
         if self._bar is None:
             return
-        self._notes["accuracy"] = f"held-out accuracy {record.accuracy:.3f}"
-        self._write_notes()
+        self._bar.set_postfix_str(f"held-out accuracy {record.accuracy:.3f}", refresh=False)
         if self._epoch is None:
             self._bar.bar_format, self._bar.unit = None, " epochs"
             self._bar.update()
@@ -294,7 +214,3 @@ class Bars(Reporter):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-    def _write_notes(self) -> None:
-        shown = [self._notes[name] for name in ("accuracy", "time") if name in self._notes]
-        self._bar.set_postfix_str(", ".join(shown), refresh=False)

@@ -21,7 +21,7 @@ import copy
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -33,19 +33,11 @@ from unsplit.data.rows.base import Rows
 from unsplit.devices import ALONE, Ranks, choose_device, computing_with, mixed_precision
 from unsplit.errors import InputError
 from unsplit.networks.chunked import chunked_loss, mean_hits
-from unsplit.networks.network import LARGE_HEAD, Network, ScoreHead, refuse_gaps
-from unsplit.networks.training.group import (
-    Fold,
-    Group,
-    NetworkState,
-    State,
-    copy_into,
-    tensors_of,
-)
+from unsplit.networks.network import Network, ScoreHead, refuse_gaps
+from unsplit.networks.training.group import Fold, Group, copy_into, tensors_of
 
 # How long a process waits for another that is alive: rank 0 may select a network meanwhile.
 PATIENCE = timedelta(days=1)
-LOST = 1  # the exit code after another process has ended
 
 
 @contextlib.contextmanager
@@ -64,11 +56,17 @@ def together(device: str | torch.device, kept: Callable[[], str]) -> Iterator[Ra
         return
     _join(choose_device(device))
     ranks, screen = Ranks(dist.get_rank(), dist.get_world_size()), sys.stderr
-    try:
-        with _as_one_of(ranks), computing_with(ranks):
+    with contextlib.ExitStack() as stack:
+        if ranks.rank:  # only rank 0 prints and is interrupted: when it ends, so do the others
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            nowhere = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+            stack.enter_context(contextlib.redirect_stderr(nowhere))
+        stack.enter_context(computing_with(ranks))
+        try:
             yield ranks
-    except BaseException as error:
-        _leave(error, ranks, screen, kept)
+        except BaseException as error:
+            _leave(error, ranks, screen, kept)
     dist.destroy_process_group()
 
 
@@ -87,47 +85,22 @@ def _join(where: torch.device) -> None:
     dist.init_process_group(backend, timeout=PATIENCE)
 
 
-class StoppedError(BaseException):
-    """torchrun ends this process, because another has ended or the run was interrupted."""
-
-
-def _stop(*_: object) -> NoReturn:
-    raise StoppedError
-
-
-@contextlib.contextmanager
-def _as_one_of(ranks: Ranks) -> Iterator[None]:
-    """Let only rank 0 print and be interrupted: when it ends, so do the others."""
-    with contextlib.ExitStack() as stack:
-        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _stop))
-        if ranks.rank:
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            stack.callback(signal.signal, signal.SIGINT, before)
-            nowhere = stack.enter_context(open(os.devnull, "w"))
-            stack.enter_context(contextlib.redirect_stdout(nowhere))
-            stack.enter_context(contextlib.redirect_stderr(nowhere))
-        yield
-
-
 def _leave(error: BaseException, ranks: Ranks, screen: Any, kept: Callable[[], str]) -> NoReturn:
     """End after an error, without waiting for the others; the first that has one says it."""
-    lost, code = is_lost(error), getattr(error, "exit_code", None)
-    if not lost and code is None and not isinstance(error, (ValueError, OSError)):
+    if is_lost(error):
+        error = InputError(
+            f"one of the {ranks.size} processes of this run has ended or was stopped, and the "
+            f"others cannot go on without it; {kept()}."
+        )
+    if not isinstance(error, (ValueError, OSError)) and not hasattr(error, "exit_code"):
         raise error
     if _is_first():
-        if ranks.rank == 0 and not lost:
+        if ranks.rank == 0:
             raise error  # it is said as in a run of one process
         sentence = str(getattr(error, "message", error))
-        if lost:
-            sentence = (
-                f"one of the {ranks.size} processes of this run has ended or was stopped, and the "
-                f"others cannot go on without it; {kept()}"
-            )
-        with contextlib.suppress(OSError):
-            screen.write(f"unsplit: {' '.join(sentence.split())}\n")
-    with contextlib.suppress(OSError):
+        screen.write(f"unsplit: {' '.join(sentence.split())}\n")
         screen.flush()
-    os._exit(LOST if lost else code or 2)
+    os._exit(2)
 
 
 def is_lost(error: BaseException) -> bool:
@@ -140,7 +113,7 @@ def is_lost(error: BaseException) -> bool:
     >>> is_lost(ValueError("x"))
     False
     """
-    if isinstance(error, (dist.DistError, ConnectionResetError, StoppedError)):
+    if isinstance(error, (dist.DistError, ConnectionResetError)):
         return True
     signs = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
@@ -177,14 +150,9 @@ class Sharded(Group):
         (self.whole,) = networks
         head, self.ranks = self.whole.head, ranks
         self.own = ranks.part(head.n_clusters)
-        super().__init__([self._shard()], folds, learning_rate, weight_decay)
-        self.k = head.n_clusters
+        super().__init__([self._shard()], folds, learning_rate, weight_decay, head.n_clusters)
         self.recordable = False  # processes wait for each other in a step
         self._shared = [param for param in self.body() if param.requires_grad]
-
-    def _has_large_head(self) -> bool:
-        head = self.whole.head
-        return head.n_clusters * head.in_features > LARGE_HEAD
 
     def _shard(self) -> Network:
         """Copy the network, with the output weights of the own clusters alone."""
@@ -235,9 +203,9 @@ class Sharded(Group):
                 param.grad = part.view(param.shape)
         return loss.detach()
 
-    def hits(self, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
+    def hits(self, mean: Network, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
         """For each observation, the share of other clusters that score lower than its own."""
-        mean, columns = self.means[0], self._columns(own)
+        columns = self._columns(own)
         with mixed_precision(self.device):
             features = self._features(mean, x, len(own))
             refuse_gaps(features, index)
@@ -255,19 +223,18 @@ class Sharded(Group):
 
     # The whole network, for checkpoints and at the end
 
-    def state(self) -> list[NetworkState]:
+    def state(self) -> dict[str, Any]:
         """What a checkpoint keeps of the network, with the weights of all clusters."""
-        (state,) = super().state()
-        return [{part: self._joined_heads(values) for part, values in state.items()}]
+        return self._joined_heads(super().state())
 
-    def load(self, states: Sequence[NetworkState]) -> None:
+    @torch.no_grad()
+    def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint, of any number of processes."""
-        (state,) = states
-        super().load([{n: _of_heads(v, lambda rows: rows[self.own]) for n, v in state.items()}])
+        super().load(_of_heads(state, lambda rows: rows[self.own]))
 
-    def _joined_heads(self, values: dict[str, Any]) -> dict[str, Any]:
+    def _joined_heads(self, state: Any) -> Any:
         """Put the rows of all processes together where values belong to clusters."""
-        return _of_heads(values, lambda rows: self.ranks.joined(rows, self.k))
+        return _of_heads(state, lambda rows: self.ranks.joined(rows, self.k))
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -275,20 +242,20 @@ class Sharded(Group):
         if self.whole.head.weight.is_meta:
             # A head that was too large to be made before is made now.
             self.whole.head.to_empty(device=self.device)
-        kept: State = self._joined_heads(self.kept[0])
-        copy_into(tensors_of(self.whole), kept)
+        copy_into(tensors_of(self.whole), self._joined_heads(self.kept[0]))
         self.whole.eval()
 
 
-def _of_heads(values: dict[str, Any], change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+def _of_heads(state: Any, change: Callable[[Tensor], Tensor], of_head: bool = False) -> Any:
     """Change the tensors that have a row for each cluster."""
-
-    def changed(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: changed(one) for name, one in value.items()}
-        return change(value) if value.ndim else value
-
-    return {n: changed(v) if n.startswith("head.") else v for n, v in values.items()}
+    if isinstance(state, dict):
+        return {
+            name: _of_heads(value, change, of_head or name.startswith("head."))
+            for name, value in state.items()
+        }
+    if isinstance(state, list):
+        return [_of_heads(value, change) for value in state]
+    return change(state) if of_head and state.ndim else state
 
 
 class _Gathered(torch.autograd.Function):

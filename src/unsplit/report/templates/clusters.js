@@ -13,35 +13,28 @@ class Exemplars {
     const sheet = new Blob([unpack(text, Uint8Array)], { type: start.slice(5, start.indexOf(";")) });
     root.setProperty("--sheet", `url("${URL.createObjectURL(sheet)}")`);
     if (Math.max(this.data.width, this.data.height) < 40) root.setProperty("--pixels", "pixelated");
-    this.first = [];
-    this.data.counts.reduce((sum, count, leaf) => {
-      this.first[leaf] = sum;
-      return sum + count;
-    }, 0);
-    this.lines = Math.ceil(this.data.n / this.data.columns);
+    let n = 0;
+    this.numbers = this.data.counts.map((count) => Array.from({ length: count }, () => n++)); // of each leaf
+    this.lines = Math.ceil(n / this.data.columns);
   }
 
   /** Exemplars of some leaves: one of each first, then the second of each, and so on. */
   of(leaves, most) {
     if (this.data === null) return null;
-    const chosen = [];
-    for (let round = 0; chosen.length < most; round += 1) {
-      const found = leaves.filter((leaf) => round < this.data.counts[leaf]);
-      if (found.length === 0) break;
-      chosen.push(...found.slice(0, most - chosen.length).map((leaf) => this.first[leaf] + round));
-    }
+    const numbers = leaves.map((leaf) => this.numbers[leaf]);
+    const rounds = Array.from({ length: most }, (_, round) => numbers.flatMap((of) => of.slice(round, round + 1)));
+    const chosen = rounds.flat().slice(0, most);
     return element("div", { class: "tiles", role: "img", "aria-label": `${chosen.length} exemplars (${this.data.kind})` },
       ...chosen.map((number) => this.tile(number)));
   }
 
   tile(number) {
     const [column, line] = [number % this.data.columns, Math.floor(number / this.data.columns)];
-    const share = (place, count) => (count > 1 ? `${(100 * place) / (count - 1)}%` : "0%");
     return element("span", {
       class: "tile",
       style: {
         "background-size": `${100 * this.data.columns}% ${100 * this.lines}%`,
-        "background-position": `${share(column, this.data.columns)} ${share(line, this.lines)}`,
+        "background-position": `${(100 * column) / (this.data.columns - 1)}% ${(100 * line) / Math.max(this.lines - 1, 1)}%`,
       },
     });
   }
@@ -53,30 +46,24 @@ class Features {
     this.tree = page.tree;
   }
 
-  /** Sums over the observations of some leaves, feature by feature, and their number. */
-  sums(leaves) {
-    const sum = new Array(this.data.names.length).fill(0);
-    for (const leaf of leaves) {
-      const [means, size] = [this.data.means[leaf], this.tree.sizes[leaf]];
-      for (let f = 0; f < sum.length; f += 1) sum[f] += size * means[f];
-    }
-    return { sum, n: sizeOf(this.tree, leaves) };
+  /** Means over the observations of some leaves, feature by feature. */
+  means(leaves) {
+    const n = sizeOf(this.tree, leaves);
+    const share = (leaf, f) => (this.tree.sizes[leaf] * this.data.means[leaf][f]) / n;
+    return this.data.names.map((_, f) => leaves.reduce((sum, leaf) => sum + share(leaf, f), 0));
   }
 
   /** In words: which features of a group are higher or lower than in others, or than elsewhere. */
   list(leaves, others, most) {
-    if (this.data === null) return [];
-    this.all ??= this.sums(this.tree.order);
-    const here = this.sums(leaves);
-    const rest = () => ({ sum: this.all.sum.map((value, f) => value - here.sum[f]), n: this.all.n - here.n });
-    const there = others === null ? rest() : this.sums(others);
-    if (there.n === 0) return [];
-    const away = (f) => (here.sum[f] / here.n - there.sum[f] / there.n) / (this.data.spread[f] || 1);
+    const inside = new Set(leaves);
+    const beside = others ?? this.tree.order.filter((leaf) => !inside.has(leaf));
+    if (this.data === null || beside.length === 0) return [];
+    const [here, there] = [this.means(leaves), this.means(beside)];
     return this.data.names
-      .map((name, f) => ({ name, away: away(f) }))
-      .sort((one, other) => Math.abs(other.away) - Math.abs(one.away))
+      .map((name, f) => ({ name, by: (here[f] - there[f]) / (this.data.spread[f] || 1) }))
+      .sort((one, other) => Math.abs(other.by) - Math.abs(one.by))
       .slice(0, most)
-      .flatMap(({ name, away: by }, i) => [
+      .flatMap(({ name, by }, i) => [
         i > 0 ? ", " : "",
         element("span", { class: "feature" }, element("bdi", null, short(name)), ` ${by >= 0 ? "+" : "−"}${Math.abs(by).toFixed(1)}`),
       ]);
@@ -141,23 +128,7 @@ class Clusters {
 class MergeList {
   constructor(page) {
     this.page = page;
-    this.details = byId("merge-list");
-    this.details.addEventListener("toggle", () => this.draw());
-    this.states = null;
-  }
-
-  draw() {
-    if (!this.details.open) return;
-    if (this.states === null) this.fillIn();
-    const { cut, taken } = this.page;
-    this.states.forEach((cell, step) => {
-      const state = cut.made[step] ? "merged" : taken[step] ? "taken back by your answers" : "not merged";
-      if (cell.textContent !== state) cell.textContent = state;
-    });
-  }
-
-  fillIn() {
-    const { tree } = this.page;
+    const { tree } = page;
     this.states = tree.merges.map(() => element("td", null));
     document.querySelector("#merge-list tbody").append(...tree.merges.map((merge, step) => element("tr", null,
       element("th", { scope: "row", class: "number" }, String(tree.firstStep + step)),
@@ -166,5 +137,12 @@ class MergeList {
       element("td", { class: "number" }, merge.tvd === null ? "" : plain(merge.tvd)),
       this.states[step],
       element("td", null, merge.why))));
+  }
+
+  draw() {
+    const { cut, taken } = this.page;
+    this.states.forEach((cell, step) => {
+      cell.textContent = cut.made[step] ? "merged" : taken[step] ? "taken back by your answers" : "not merged";
+    });
   }
 }

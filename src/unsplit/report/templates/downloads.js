@@ -43,13 +43,8 @@ class Downloads {
     }
     const { ids, leaf } = data.labels;
     const initial = unpack(data.labels.cluster, Int32Array);
-    const name = [];
-    const next = new Map();
-    leaf.forEach((one, cluster) => {
-      const place = next.get(one) ?? 0;
-      name[cluster] = tree.names[one][place];
-      next.set(one, place + 1);
-    });
+    const left = tree.names.map((names) => [...names]);
+    const name = leaf.map((one) => left[one].shift());
     const rows = Array.from(initial, (cluster, row) => [
       ids === null ? row : ids[row], cluster < 0 ? "-1" : name[cluster], cluster < 0 ? "-1" : group(leaf[cluster]),
     ]);
@@ -97,18 +92,10 @@ class Downloads {
 
   distances() {
     const { matrix } = this.page;
-    const { image } = matrix;
-    const side = FIGURE_HEIGHT - 20;
-    const shown = { ...this.page.zoom };
-    const area = matrix.area;
-    Object.assign(this.page.zoom, this.page.whole());
-    matrix.area = { left: 10, width: side, height: side };
-    const squares = [];
-    matrix.outlines((x, y, width, height) => squares.push(drawing("rect", { x, y: y + 10, width, height, fill: "none",
-      stroke: variable("--frame"), "stroke-width": 2 })));
-    Object.assign(this.page.zoom, shown);
-    matrix.area = area;
-    return [drawing("image", { x: 10, y: 10, width: side, height: side, href: image.toDataURL(), preserveAspectRatio: "none",
+    const [side, n] = [FIGURE_HEIGHT - 20, this.page.tree.names.length];
+    const squares = matrix.runs().map(([start, length]) => drawing("rect", { x: 10 + (start * side) / n, y: 10 + (start * side) / n,
+      width: (length * side) / n, height: (length * side) / n, fill: "none", stroke: variable("--frame"), "stroke-width": 2 }));
+    return [drawing("image", { x: 10, y: 10, width: side, height: side, href: matrix.image.toDataURL(), preserveAspectRatio: "none",
       style: { "image-rendering": "pixelated" } }), ...squares];
   }
 

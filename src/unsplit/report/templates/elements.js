@@ -27,12 +27,8 @@ const variable = (name) => getComputedStyle(document.documentElement).getPropert
 
 /** Black or white, whichever is easier to read on a colour. */
 function readableOn(hex) {
-  const channel = (start) => {
-    const share = parseInt(hex.slice(start, start + 2), 16) / 255;
-    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
-  };
-  const light = 0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5);
-  return light > 0.18 ? "#000000" : "#ffffff";
+  const [red, green, blue] = [1, 3, 5].map((start) => (parseInt(hex.slice(start, start + 2), 16) / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000000" : "#ffffff";
 }
 
 // One hue from near to far, so that only the lightness counts: strong is near, faint is far.
@@ -56,20 +52,13 @@ const short = (text, most = 28) => {
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
 };
 
-function leafName(tree, leaf) {
-  const names = tree.names[leaf];
-  return isolated(short(names[0])) + (names.length > 1 ? ` + ${names.length - 1} more` : "");
-}
-
-function groupName(tree, leaves, most = 3) {
-  return listed(leaves.flatMap((leaf) => tree.names[leaf]), most);
-}
-
 function listed(names, most = 3) {
   const first = names.slice(0, most).map((name) => isolated(short(name)));
   if (names.length > most) first.push(`${names.length - most} more`);
   return first.join(" + ");
 }
+const leafName = (tree, leaf) => listed(tree.names[leaf], 1);
+const groupName = (tree, leaves, most) => listed(leaves.flatMap((leaf) => tree.names[leaf]), most);
 const nodeName = (tree, node, most) => groupName(tree, tree.members[node], most);
 const sizeOf = (tree, leaves) => leaves.reduce((sum, leaf) => sum + tree.sizes[leaf], 0);
 const plain = (value, digits = 2) => (value === null || value === undefined ? "unknown" : value.toFixed(digits));
@@ -81,9 +70,7 @@ function tvdAtLeast(tvd, low) {
 
 function evidenceOf(entry) {
   const parts = [];
-  if (entry.tvd !== null) {
-    parts.push(tvdAtLeast(entry.tvd, entry.low));
-  } else parts.push(`distance ${plain(entry.height, 3)}`);
+  parts.push(entry.tvd === null ? `distance ${plain(entry.height, 3)}` : tvdAtLeast(entry.tvd, entry.low));
   if (entry.edges !== null) {
     const times = entry.times_chance === null ? "" : `, ${Number(entry.times_chance.toPrecision(2))} × chance`;
     parts.push(`${counted(entry.edges, "edge")} between them${times}`);
@@ -97,22 +84,18 @@ function showTip(text, event) {
   tip.textContent = text;
   tip.hidden = text === "";
   if (tip.hidden || !event) return;
-  const [wide, high] = [tip.offsetWidth, tip.offsetHeight];
-  const left = Math.min(event.clientX + 14, window.innerWidth - wide - 8);
-  const below = event.clientY + 18;
-  tip.style.left = `${Math.max(8, left)}px`;
-  tip.style.top = `${below + high > window.innerHeight ? event.clientY - high - 12 : below}px`;
+  const [below, high] = [event.clientY + 18, tip.offsetHeight];
+  tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${below + high > innerHeight ? event.clientY - high - 12 : below}px`;
 }
 const hideTip = () => showTip("");
 
 /** A canvas as sharp as the screen; returns its context in CSS pixels. */
 function sharp(canvas) {
-  const ratio = window.devicePixelRatio || 1;
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-  if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
-  if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
+  canvas.width = Math.round(width * devicePixelRatio);
+  canvas.height = Math.round(height * devicePixelRatio);
   const context = canvas.getContext("2d");
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, height);
+  context.scale(devicePixelRatio, devicePixelRatio);
   return { context, width, height };
 }

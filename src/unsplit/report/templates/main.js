@@ -6,14 +6,16 @@ class Page {
     this.tree = this.prepared(data.tree);
     this.count = null; // null is the cut of the result
     this.zoom = this.whole();
-    this.waiting = new Set();
-    this.edges = this.edgeCounts();
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.exemplars = new Exemplars(this);
     this.features = new Features(this);
     this.given = data.review.given; // answers that the result obeys
     this.tree.obeyed = obeyedSteps(this.tree, this.given);
     this.base = constrainedCut(this.tree, this.tree.taken, this.given);
+    this.homes = []; // colour of every cluster of the result, from top to bottom
+    let next = 0;
+    for (const leaf of this.tree.order) this.homes[this.base.group[leaf]] ??= next++;
+    this.heads = this.members(this.base).map((leaves) => this.largest(leaves));
     this.recut(this.given);
     this.picture = new Picture(this);
     this.dendrogram = new Dendrogram(this);
@@ -22,7 +24,6 @@ class Page {
     this.mergeList = new MergeList(this);
     this.review = new Review(this);
     this.downloads = new Downloads(this);
-    this.training();
     this.listen();
     this.update();
   }
@@ -30,17 +31,10 @@ class Page {
   prepared(tree) {
     const leaves = tree.names.length;
     tree.members = membersOf(tree.merges, leaves);
-    tree.parent = parentsOf(tree.merges, leaves);
     tree.place = [];
     tree.order.forEach((leaf, place) => { tree.place[leaf] = place; });
     tree.firstStep = tree.n_initial - leaves;
     return tree;
-  }
-
-  edgeCounts() {
-    if (this.data.edges === null) return null;
-    const [place, count] = ["place", "count"].map((name) => unpack(this.data.edges[name], Uint32Array));
-    return new Map(Array.from(place, (pair, i) => [pair, count[i]]));
   }
 
   // The cut ---------------------------------------------------------------------------------
@@ -48,27 +42,26 @@ class Page {
   recut(answers) {
     this.taken = this.count === null ? this.tree.taken : cutAt(this.tree, this.count);
     this.plainCut = constrainedCut(this.tree, this.taken, this.given);
-    const unchanged = answers.length === this.given.length && answers.every((one, i) => one === this.given[i]);
-    this.cut = unchanged ? this.plainCut : constrainedCut(this.tree, this.taken, answers);
-    this.groups = Array.from({ length: this.cut.count }, () => []);
-    this.cut.group.forEach((number, leaf) => this.groups[number].push(leaf));
+    this.cut = constrainedCut(this.tree, this.taken, answers);
+    this.groups = this.members(this.cut);
     this.colours = this.groups.map((leaves) => this.colourNumber(leaves));
+  }
+
+  /** The leaves of every new cluster. */
+  members(cut) {
+    const groups = Array.from({ length: cut.count }, () => []);
+    cut.group.forEach((number, leaf) => groups[number].push(leaf));
+    return groups;
+  }
+
+  largest(leaves) {
+    return leaves.reduce((best, leaf) => (this.tree.sizes[leaf] > this.tree.sizes[best] ? leaf : best));
   }
 
   /** Colours follow the clusters of the result, so that they stay when the cut moves. */
   colourNumber(leaves) {
-    const largest = leaves.reduce((best, leaf) => (this.tree.sizes[leaf] > this.tree.sizes[best] ? leaf : best), leaves[0]);
+    const largest = this.largest(leaves);
     const home = this.base.group[largest];
-    if (this.homes === undefined) {
-      this.homes = [];
-      let next = 0;
-      for (const leaf of this.tree.order) this.homes[this.base.group[leaf]] ??= next++;
-      this.heads = [];
-      this.base.group.forEach((group, leaf) => {
-        const best = this.heads[group];
-        if (best === undefined || this.tree.sizes[leaf] > this.tree.sizes[best]) this.heads[group] = leaf;
-      });
-    }
     return leaves.includes(this.heads[home]) ? this.homes[home] : this.homes[home] + 1 + this.tree.place[largest];
   }
 
@@ -86,16 +79,12 @@ class Page {
     byId("fewer").disabled = shown <= this.tree.fewest;
     byId("more").disabled = shown >= this.tree.most;
     byId("reset").hidden = this.count === null;
-    byId("cut-note").textContent = this.note(shown);
+    byId("cut-note").textContent = [
+      this.count === null ? "" : `The result has ${whole(this.tree.n_clusters)}.`,
+      this.cut.count === shown ? "" : `Your answers make ${whole(this.cut.count)} of ${whole(shown)}.`,
+    ].join(" ");
     byId("status").textContent = `${counted(this.cut.count, "cluster")}.`;
     for (const part of [this.picture, this.dendrogram, this.matrix, this.clusters, this.mergeList, this.review]) part.draw();
-  }
-
-  note(shown) {
-    const parts = [];
-    if (this.count !== null) parts.push(`The result has ${whole(this.tree.n_clusters)}.`);
-    if (this.cut.count !== shown) parts.push(`Your answers make ${whole(this.cut.count)} of ${whole(shown)}.`);
-    return parts.join(" ");
   }
 
   setCount(count) {
@@ -105,12 +94,7 @@ class Page {
 
   /** Old clusters whose companions differ between two cuts. */
   movedBy(before, after) {
-    const inside = (cut) => {
-      const sets = Array.from({ length: cut.count }, () => []);
-      cut.group.forEach((number, leaf) => sets[number].push(leaf));
-      return sets.map((leaves) => leaves.join(","));
-    };
-    const [old, now] = [inside(before), inside(after)];
+    const [old, now] = [before, after].map((cut) => this.members(cut).map((leaves) => leaves.join(",")));
     return this.tree.order.filter((leaf) => old[before.group[leaf]] !== now[after.group[leaf]]);
   }
 
@@ -136,12 +120,9 @@ class Page {
     const side = (leaf) => `${leafName(tree, leaf)} (${counted(tree.sizes[leaf], "observation")})`;
     const tvd = matrix.value(matrix.tvd, a, b);
     const low = matrix.low === null ? null : matrix.value(matrix.low, a, b);
-    const n = tree.names.length;
-    const found = this.edges?.get(Math.min(a, b) * n + Math.max(a, b)) ?? 0;
-    const edges = this.edges === null ? "" : ` ${counted(found, "edge")} between neighbours.`;
     const step = joinedAt(tree, a, b);
     const together = this.cut.group[a] === this.cut.group[b] ? "in one new cluster" : "in different new clusters";
-    return `${side(a)} and ${side(b)}. ${tvdAtLeast(tvd, low)}.${edges} `
+    return `${side(a)} and ${side(b)}. ${tvdAtLeast(tvd, low)}. `
       + `They are ${together}; the tree joins them at step ${tree.firstStep + step} (verdict: ${tree.merges[step].verdict}).`;
   }
 
@@ -152,21 +133,20 @@ class Page {
   }
 
   zoomBy(factor, row, column) {
-    const n = this.tree.names.length;
-    const rows = Math.min(n, Math.max(Math.min(4, n), (this.zoom.end - this.zoom.start) * factor));
-    const change = rows / (this.zoom.end - this.zoom.start);
-    const from = (start, at) => Math.min(n - rows, Math.max(0, at - (at - start) * change));
-    const start = from(this.zoom.start, row);
-    this.zoom = { start, left: from(this.zoom.left, column), end: start + rows };
-    this.drawTree();
+    const [n, size] = [this.tree.names.length, this.zoom.end - this.zoom.start];
+    const rows = Math.min(n, Math.max(Math.min(4, n), size * factor));
+    const from = (start, at) => at - ((at - start) * rows) / size;
+    this.zoomTo(rows, from(this.zoom.start, row), from(this.zoom.left, column));
   }
 
   moveBy(rows, columns) {
-    const n = this.tree.names.length;
-    const size = this.zoom.end - this.zoom.start;
-    const bounded = (value) => Math.min(n - size, Math.max(0, value));
-    const start = bounded(this.zoom.start + rows);
-    this.zoom = { start, left: bounded(this.zoom.left + columns), end: start + size };
+    this.zoomTo(this.zoom.end - this.zoom.start, this.zoom.start + rows, this.zoom.left + columns);
+  }
+
+  zoomTo(size, row, column) {
+    const bounded = (value) => Math.min(this.tree.names.length - size, Math.max(0, value));
+    const start = bounded(row);
+    this.zoom = { start, left: bounded(column), end: start + size };
     this.drawTree();
   }
 
@@ -198,18 +178,8 @@ class Page {
   }
 
   drawTree() {
-    this.later(() => { this.dendrogram.draw(); this.matrix.draw(); });
-  }
-
-  later(draw) {
-    if (this.waiting.size === 0) {
-      requestAnimationFrame(() => {
-        const all = [...this.waiting];
-        this.waiting.clear();
-        for (const one of all) one();
-      });
-    }
-    this.waiting.add(draw);
+    cancelAnimationFrame(this.frame); // at most once per frame
+    this.frame = requestAnimationFrame(() => { this.dendrogram.draw(); this.matrix.draw(); });
   }
 
   /** Wheel, drag and pinch on the tree and on the matrix. */
@@ -240,7 +210,7 @@ class Page {
         this.zoomBy(reach(last) / reach(event), row, column);
       } else {
         const [before, now] = [at(last), at(event)];
-        this.moveBy(before.row - now.row, node === this.matrix.canvas ? before.column - now.column : before.row - now.row);
+        this.moveBy(before.row - now.row, before.column - now.column);
       }
       fingers.set(event.pointerId, event);
     });
@@ -256,30 +226,6 @@ class Page {
     button.setAttribute("aria-label", name === "dark" ? "Light colours" : "Dark colours");
   }
 
-  training() {
-    const data = this.data.training;
-    if (data === null) return;
-    const [width, height] = [340, 110];
-    const line = (values, dash) => {
-      const known = values.filter((value) => value !== null);
-      const [low, high] = [Math.min(...known), Math.max(...known)];
-      const points = values.flatMap((value, i) => (value === null ? [] : [
-        `${(30 + ((width - 40) * i) / Math.max(values.length - 1, 1)).toFixed(1)},`
-        + `${(height - 10 - ((height - 30) * (value - low)) / (high - low || 1)).toFixed(1)}`]));
-      return drawing("polyline", { points: points.join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.8, "stroke-dasharray": dash });
-    };
-    const range = (values) => {
-      const known = values.filter((value) => value !== null);
-      return known.length ? `${plain(known[0], 3)} → ${plain(known.at(-1), 3)}` : "unknown";
-    };
-    const text = `${counted(data.epoch.length, "epoch")}: training loss ${range(data.loss)} (dashed), `
-      + `held-out accuracy ${range(data.accuracy)} (solid); networks of epoch ${data.kept.map((e) => e + 1).join(", ")} were kept.`;
-    const box = byId("training");
-    box.hidden = false;
-    box.append(element("h3", null, "Training"), element("p", null, text),
-      drawing("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Training curves" }, line(data.loss, "5 3"), line(data.accuracy, "none")));
-  }
-
   listen() {
     const slider = byId("slider");
     slider.min = this.tree.fewest;
@@ -293,7 +239,7 @@ class Page {
     byId("zoom-all").addEventListener("click", () => this.zoomAll());
     byId("theme").addEventListener("click", () => { this.setTheme(theme() === "dark" ? "light" : "dark"); this.update(); });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => { this.setTheme(event.matches ? "dark" : "light"); this.update(); });
-    window.addEventListener("resize", () => this.later(() => { this.picture.draw(); this.dendrogram.draw(); this.matrix.draw(); }));
+    addEventListener("resize", () => { this.picture.draw(); this.drawTree(); });
     this.movable(byId("dendrogram"));
     if (this.matrix.shown) this.movable(this.matrix.canvas);
   }

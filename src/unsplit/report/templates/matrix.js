@@ -13,7 +13,10 @@ class Matrix {
     this.low = data.low === null ? null : unpack(data.low, Uint16Array);
     this.lowest = data.lowest;
     this.cursor = null;
-    this.legend();
+    this.images = {}; // by theme
+    this.bar = element("span", { class: "bar", role: "img", "aria-label": "colour scale" });
+    byId("scale").append("TVD", element("span", null, `${this.lowest.toFixed(1)} alike`), this.bar,
+      element("span", null, "1.0 apart"));
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => { this.mark(null); hideTip(); });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
@@ -27,7 +30,6 @@ class Matrix {
 
   /** One pixel per pair, painted once for each theme; zooming only scales it. */
   get image() {
-    this.images ??= {};
     this.images[theme()] ??= this.painted();
     return this.images[theme()];
   }
@@ -38,45 +40,18 @@ class Matrix {
     const canvas = element("canvas", { width: n, height: n });
     const context = canvas.getContext("2d");
     const pixels = context.createImageData(n, n);
-    const colours = Array.from({ length: 257 }, (_, i) => shade(i / 256));
+    const colours = Array.from({ length: 257 }, (_, i) => [...shade(i / 256), 255]);
     const scale = 256 / ((1 - this.lowest) * (UNKNOWN - 1) || 1);
     const start = this.lowest * (UNKNOWN - 1);
     for (let row = 0; row < n; row += 1) {
       for (let column = 0; column < n; column += 1) {
         const tvd = row === column ? 0 : this.tvd[pairIndex(order[row], order[column], n)];
-        const [r, g, b] = colours[Math.min(256, Math.max(0, Math.round((tvd - start) * scale)))];
-        const place = 4 * (row * n + column);
-        pixels.data[place] = r;
-        pixels.data[place + 1] = g;
-        pixels.data[place + 2] = b;
-        pixels.data[place + 3] = 255;
+        const shown = colours[Math.min(256, Math.max(0, Math.round((tvd - start) * scale)))];
+        pixels.data.set(shown, 4 * (row * n + column));
       }
     }
     context.putImageData(pixels, 0, 0);
     return canvas;
-  }
-
-  legend() {
-    this.bar = element("canvas", { width: 64, height: 1, role: "img", "aria-label": "colour scale" });
-    byId("scale").append("TVD", element("span", null, `${this.lowest.toFixed(1)} alike`), this.bar,
-      element("span", null, "1.0 apart"));
-  }
-
-  paintLegend() {
-    const context = this.bar.getContext("2d");
-    for (let i = 0; i < 64; i += 1) {
-      context.fillStyle = `rgb(${shade(i / 63).join(",")})`;
-      context.fillRect(i, 0, 1, 1);
-    }
-  }
-
-  /** Room for names left of the matrix, if rows are high enough to read them. */
-  margin(height) {
-    const { zoom, tree } = this.page;
-    const row = height / (zoom.end - zoom.start);
-    if (row < 11) return 6;
-    const longest = Math.max(...tree.order.map((leaf) => Array.from(leafName(tree, leaf)).length - 2));
-    return Math.min(150, 12 + 6.5 * longest);
   }
 
   draw() {
@@ -84,8 +59,10 @@ class Matrix {
     const { context, width, height } = sharp(this.canvas);
     const { zoom, tree } = this.page;
     const rows = zoom.end - zoom.start;
-    this.paintLegend();
-    const left = this.margin(height);
+    // Names stand left of the matrix if rows are high enough to read them.
+    const longest = Math.max(...tree.order.map((leaf) => Array.from(leafName(tree, leaf)).length - 2));
+    const left = height / rows < 11 ? 6 : Math.min(150, 12 + 6.5 * longest);
+    this.bar.style.background = `linear-gradient(to right, ${SCALES[theme()].map((rgb) => `rgb(${rgb})`)})`;
     this.area = { left, width: width - left, height };
     context.imageSmoothingEnabled = rows > height;
     context.drawImage(this.image, zoom.left, zoom.start, rows, rows, left, 0, width - left, height);
@@ -96,8 +73,12 @@ class Matrix {
     context.clip();
     context.lineWidth = tree.order.length > 120 ? 1 : 1.6;
     context.strokeStyle = variable("--frame");
-    this.outlines((x, y, w, h) => context.strokeRect(x, y, w, h));
-    if (this.cursor) this.paintCursor(context);
+    for (const [start, length] of this.runs()) context.strokeRect(...this.square(start, start, length));
+    if (this.cursor) {
+      context.strokeStyle = "#ff3b30";
+      context.lineWidth = 2;
+      context.strokeRect(...this.square(...this.cursor, 1));
+    }
     context.restore();
     this.canvas.setAttribute("aria-label",
       `Distances between ${counted(tree.names.length, "row")}. Arrow keys move from pair to pair.`);
@@ -116,37 +97,28 @@ class Matrix {
     }
   }
 
-  /** Squares around runs of neighbouring rows that are one new cluster. */
-  outlines(rectangle) {
-    const { tree, cut, zoom } = this.page;
-    const { left, width, height } = this.area;
-    const scale = [width / (zoom.end - zoom.start), height / (zoom.end - zoom.start)];
-    const groupAt = (place) => cut.group[tree.order[place]];
-    let start = 0;
-    for (let place = 1; place <= tree.order.length; place += 1) {
-      if (place < tree.order.length && groupAt(place) === groupAt(start)) continue;
-      if (place - start > 1 && start < zoom.end && place > zoom.start) {
-        rectangle(left + (start - zoom.left) * scale[0], (start - zoom.start) * scale[1],
-          (place - start) * scale[0], (place - start) * scale[1]);
-      }
-      start = place;
-    }
+  /** First row and length of every run of neighbouring rows that are one new cluster. */
+  runs() {
+    const { tree, cut } = this.page;
+    const runs = [];
+    tree.order.forEach((leaf, place) => {
+      if (place > 0 && cut.group[leaf] === cut.group[tree.order[place - 1]]) runs.at(-1)[1] += 1;
+      else runs.push([place, 1]);
+    });
+    return runs.filter(([, length]) => length > 1);
   }
 
-  paintCursor(context) {
+  /** Where the square of some pairs is drawn: x, y, width and height. */
+  square(column, row, length) {
     const { zoom } = this.page;
     const { left, width, height } = this.area;
-    const rows = zoom.end - zoom.start;
-    const [column, row] = this.cursor;
-    context.strokeStyle = "#ff3b30";
-    context.lineWidth = 2;
-    context.strokeRect(left + ((column - zoom.left) * width) / rows - 1, ((row - zoom.start) * height) / rows - 1,
-      width / rows + 2, height / rows + 2);
+    const [across, down] = [width, height].map((side) => side / (zoom.end - zoom.start));
+    return [left + (column - zoom.left) * across, (row - zoom.start) * down, length * across, length * down];
   }
 
   mark(cursor) {
     this.cursor = cursor;
-    this.page.later(() => this.draw());
+    this.page.drawTree();
   }
 
   at(event) {
@@ -162,14 +134,13 @@ class Matrix {
     const cursor = this.at(event);
     this.mark(cursor);
     if (!cursor) return hideTip();
-    const text = this.describe(cursor);
-    byId("readout").textContent = text;
-    return showTip(text, event);
+    this.read(cursor);
+    return showTip(byId("readout").textContent, event);
   }
 
-  describe([column, row]) {
+  read([column, row]) {
     const { order } = this.page.tree;
-    return this.page.describePair(order[row], order[column], this);
+    byId("readout").textContent = this.page.describePair(order[row], order[column], this);
   }
 
   key(event) {
@@ -182,7 +153,6 @@ class Matrix {
     event.preventDefault();
     this.page.bringIntoView(cursor);
     this.mark(cursor);
-    byId("readout").textContent = this.describe(cursor);
-    return undefined;
+    return this.read(cursor);
   }
 }

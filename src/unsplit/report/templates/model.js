@@ -15,26 +15,15 @@ function membersOf(merges, leaves) {
   return members;
 }
 
-/** Sets of leaves that grow together, each with marks that say which answers touch it.  An answer has leaves on both sides. */
+/** Sets of leaves that grow together.  An answer has leaves on both sides. */
 class Groups {
   constructor(leaves, answers) {
     this.parent = Int32Array.from({ length: leaves }, (_, leaf) => leaf);
     this.different = answers.filter((one) => one.answer === "different");
-    this.marks = Array.from({ length: leaves }, () => null);
-    this.different.forEach((answer, number) => {
-      for (const leaf of answer.left) this.mark(leaf, 2 * number);
-      for (const leaf of answer.right) this.mark(leaf, 2 * number + 1);
-    });
-    for (const answer of answers) {
-      if (answer.answer !== "same") continue;
+    for (const answer of answers.filter((one) => one.answer === "same")) {
       const [first, ...others] = answer.left.concat(answer.right);
       for (const leaf of others) this.unite(first, leaf);
     }
-  }
-
-  mark(leaf, number) {
-    if (this.marks[leaf] === null) this.marks[leaf] = new Set();
-    this.marks[leaf].add(number);
   }
 
   find(leaf) {
@@ -46,18 +35,21 @@ class Groups {
   }
 
   unite(a, b) {
-    const [one, other] = [this.find(a), this.find(b)];
-    if (one === other) return;
-    this.parent[other] = one;
-    for (const number of this.marks[other] ?? []) this.mark(one, number);
+    this.parent[this.find(b)] = this.find(a);
+  }
+
+  /** Whether one set holds leaves of both sides of an answer. */
+  joins(answer) {
+    const roots = new Set(answer.left.map((leaf) => this.find(leaf)));
+    return answer.right.some((leaf) => roots.has(this.find(leaf)));
   }
 
   /** Whether the two sets hold both sides of an answer "different". */
   apart(a, b) {
-    const [one, other] = [this.marks[this.find(a)], this.marks[this.find(b)]];
-    if (one === null || other === null) return false;
-    for (const number of one) if (other.has(number ^ 1)) return true;
-    return false;
+    const [one, other] = [this.find(a), this.find(b)];
+    const holds = (root, leaves) => leaves.some((leaf) => this.find(leaf) === root);
+    return this.different.some(({ left, right }) =>
+      (holds(one, left) && holds(other, right)) || (holds(one, right) && holds(other, left)));
   }
 }
 
@@ -99,12 +91,8 @@ function obeyedSteps(tree, given) {
 function contradictions(tree, answers, wanted) {
   const others = answers.filter((one) => one.pair !== wanted.pair);
   const groups = new Groups(tree.names.length, others.concat([wanted]));
-  const joined = (one) => {
-    const roots = new Set(one.left.map((leaf) => groups.find(leaf)));
-    return one.right.some((leaf) => roots.has(groups.find(leaf)));
-  };
-  if (wanted.answer === "same") return others.filter((one) => one.answer === "different" && joined(one));
-  if (!joined(wanted)) return [];
+  if (wanted.answer === "same") return others.filter((one) => one.answer === "different" && groups.joins(one));
+  if (!groups.joins(wanted)) return [];
   const roots = new Set(wanted.left.map((leaf) => groups.find(leaf)));
   return others.filter((one) => one.answer === "same" && roots.has(groups.find(one.left[0])));
 }
@@ -121,19 +109,7 @@ function pairIndex(i, j, n) {
 
 /** The step at which two leaves are joined. */
 function joinedAt(tree, a, b) {
-  const leaves = tree.names.length;
-  const above = new Set();
-  for (let node = a; node !== undefined; node = tree.parent[node]) above.add(node);
-  for (let node = b; node !== undefined; node = tree.parent[node]) if (above.has(node)) return node - leaves;
-  return -1;
-}
-
-function parentsOf(merges, leaves) {
-  const parent = [];
-  merges.forEach((merge, step) => {
-    parent[merge.left] = parent[merge.right] = leaves + step;
-  });
-  return parent;
+  return tree.members.findIndex((leaves) => leaves.includes(a) && leaves.includes(b)) - tree.names.length;
 }
 
 /** The names on both sides of an answer: as they were given, or those of the leaves. */

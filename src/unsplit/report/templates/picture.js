@@ -34,11 +34,7 @@ class Picture {
     const { tree, cut } = this.page;
     byId("before-title").textContent = `Before: ${counted(tree.n_initial, "cluster")}`;
     byId("after-title").textContent = `After: ${counted(cut.count, "cluster")}`;
-    const before = byId("before");
-    const look = [theme(), before.clientWidth, before.clientHeight, window.devicePixelRatio].join(" ");
-    // The old clusters stay as they are when the cut moves.
-    if (look !== this.look) this.paint(before, (leaf) => tree.place[leaf], null);
-    this.look = look;
+    this.paint(byId("before"), (leaf) => tree.place[leaf], null);
     this.paint(byId("after"), (leaf) => this.page.colours[cut.group[leaf]], cut.group);
   }
 
@@ -87,10 +83,7 @@ class Picture {
       const text = String(number);
       const [wide, high] = [0.62 * size * text.length + 5, size + 3];
       const inside = (at, half, most) => Math.min(most - half, Math.max(half, at));
-      const first = [0, many ? -10 : 0];
-      // Among many small clusters on a phone, a number beside its own would seem to be another's.
-      const beside = many && width < 300 ? [first] : [first, [0, -high], [0, high], [-wide, 0], [wide, 0]];
-      const found = beside
+      const found = [[0, many ? -10 : 0], [0, -high], [0, high], [-wide, 0], [wide, 0]]
         .map(([right, down]) => ({ text, x: inside(x + right, wide / 2, width), y: inside(y + down, high / 2, height), wide, high }))
         .find(free);
       if (found !== undefined) placed.push(found);

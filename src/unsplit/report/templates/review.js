@@ -1,5 +1,7 @@
 // Review: one pair at a time, answers, what they change, undo and export.
 
+// How many unclear pairs the first paragraph names.
+const N_FIRST = 3;
 const KEYS = { s: "same", d: "different", k: "skip" };
 
 class Review {
@@ -12,9 +14,6 @@ class Review {
     byId("export").addEventListener("click", () => this.export());
     byId("clear").addEventListener("click", () => this.change(this.answers.length > 0 ? [] : page.given));
     document.addEventListener("keydown", (event) => this.key(event));
-    for (const link of document.querySelectorAll("[data-pair]")) {
-      link.addEventListener("click", () => this.show(Number(link.dataset.pair), true));
-    }
     this.introduce();
   }
 
@@ -26,6 +25,11 @@ class Review {
     byId("review-intro").textContent = this.pairs.length === 0
       ? "There is no pair to review."
       : `Do these two belong together? ${urgent}${first} Your answers stay in this browser.`;
+    if (this.pairs.length > 0) byId("look-title").textContent = unclear > 0 ? "Look first at:" : "The least certain decision:";
+    byId("look").append(...this.pairs.slice(0, Math.max(1, Math.min(N_FIRST, unclear))).map((pair, index) => element("li", null,
+      element("a", { href: "#review", onclick: () => this.show(index, true) },
+        ["left", "right"].map((side) => nodeName(this.page.tree, pair[side])).join(" and ")),
+      ` (${pair.verdict}, ${pair.done})`)));
     byId("answers-box").hidden = this.pairs.length === 0;
     byId("card").hidden = this.pairs.length === 0;
   }
@@ -35,11 +39,7 @@ class Review {
     const { given } = this.page;
     try {
       const found = JSON.parse(localStorage.getItem(this.store));
-      if (found === null) return given;
-      return found.flatMap((one) => {
-        if (one.given !== undefined) return given[one.given] ?? [];
-        return this.pairs[one.pair] !== undefined && one.answer in { same: 1, different: 1 } ? this.answer(one.pair, one.answer) : [];
-      });
+      return found?.map((one) => given[one.given] ?? this.answer(one.pair, one.answer)) ?? given;
     } catch {
       return given;
     }
@@ -152,7 +152,7 @@ class Review {
 
   /** How the network scores both sides: two heaps apart are different, one heap is the same. */
   border(pair) {
-    if (!pair.border) return null;
+    if (pair.border === null) return null;
     const { left, right } = pair.border;
     // Each side has its own scale, so that a small one can be seen beside a large one.
     const bars = (counts, up, look) => counts.map((count, i) => {
@@ -160,7 +160,7 @@ class Review {
       return drawing("rect", { x: i + 0.08, width: 0.84, y: up ? 50 - height : 51, height, ...look });
     });
     const overlap = left.reduce((sum, _, i) => sum + Math.min(left[i], right[i]), 0);
-    const label = `Score differences across the border: ${overlap === 0 ? "the two sides do not overlap" : "the two sides overlap"}.`;
+    const label = `Score differences across the border: the two sides ${overlap === 0 ? "do not overlap" : "overlap"}.`;
     return element("figure", null,
       element("figcaption", { class: "quiet" }, "Score differences of held-out observations, the left side above and the right side below. "
         + "Heaps that lie apart can be told apart; heaps over each other cannot."),

@@ -6,30 +6,24 @@ class Dendrogram {
     this.svg = byId("dendrogram");
     const { tree } = page;
     const top = tree.merges.reduce((most, merge) => Math.max(most, merge.height), tree.base);
-    this.reach = top - tree.base || 1;
-    this.x = (height) => 100 - (96 * (height - tree.base)) / this.reach;
-    this.layOut();
+    const reach = top - tree.base || 1;
+    this.x = (height) => 100 - (96 * (height - tree.base)) / reach;
+    this.node = Array.from(tree.names, (_, leaf) => ({ x: 100, y: tree.place[leaf] + 0.5 }));
+    for (const merge of tree.merges) {
+      const y = (this.node[merge.left].y + this.node[merge.right].y) / 2;
+      this.node.push({ x: this.x(merge.height), y });
+    }
     this.paths = tree.merges.map((_, step) => drawing("path", { d: this.line(step) }));
     this.cutLine = drawing("line", { y1: -1, y2: tree.names.length + 1 });
     this.svg.append(...this.paths, this.cutLine);
     this.pointed = -1;
-    const near = tree.base + 0.04 * this.reach;
+    const near = tree.base + 0.04 * reach;
     byId("axis").append(
       element("span", null, plain(top)), element("span", null, tree.axis), element("span", null, plain(Math.max(near, 0))),
     );
     this.svg.addEventListener("pointermove", (event) => this.point(event));
     this.svg.addEventListener("pointerleave", () => this.read(-1));
     this.svg.addEventListener("keydown", (event) => this.key(event));
-  }
-
-  layOut() {
-    const { tree } = this.page;
-    const leaves = tree.names.length;
-    this.node = Array.from({ length: leaves }, (_, leaf) => ({ x: 100, y: tree.place[leaf] + 0.5 }));
-    for (const merge of tree.merges) {
-      const y = (this.node[merge.left].y + this.node[merge.right].y) / 2;
-      this.node.push({ x: this.x(merge.height), y });
-    }
   }
 
   line(step) {
@@ -46,9 +40,7 @@ class Dendrogram {
       path.setAttribute("class", `${cut.made[step] ? "" : "undone"}${step === this.pointed ? " pointed" : ""}`);
       path.style.stroke = cut.made[step] ? this.page.colourOf(tree.members[tree.merges[step].left][0]) : "";
     });
-    const x = this.cutPlace();
-    this.cutLine.setAttribute("x1", x);
-    this.cutLine.setAttribute("x2", x);
+    for (const end of ["x1", "x2"]) this.cutLine.setAttribute(end, this.cutPlace());
     this.svg.setAttribute("aria-label",
       `Dendrogram of ${counted(tree.names.length, "row")}, cut into ${counted(cut.count, "cluster")}. `
       + "Arrow keys read merge by merge.");
@@ -58,9 +50,8 @@ class Dendrogram {
   cutPlace() {
     const { tree, taken } = this.page;
     const last = taken.lastIndexOf(true);
-    const height = (step) => tree.merges[step]?.height;
-    if (last < 0) return this.x(tree.base + ((height(0) ?? tree.base) - tree.base) / 2);
     if (last === tree.merges.length - 1) return 1;
+    const height = (step) => tree.merges[step]?.height ?? tree.base;
     return this.x((height(last) + height(last + 1)) / 2);
   }
 
@@ -85,11 +76,9 @@ class Dendrogram {
   }
 
   read(step, event) {
-    if (step !== this.pointed) {
-      this.paths[this.pointed]?.classList.remove("pointed");
-      this.paths[step]?.classList.add("pointed");
-      this.pointed = step;
-    }
+    this.paths[this.pointed]?.classList.remove("pointed");
+    this.paths[step]?.classList.add("pointed");
+    this.pointed = step;
     if (step < 0) return hideTip();
     const text = this.page.describeMerge(step);
     byId("readout").textContent = text;
