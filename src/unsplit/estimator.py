@@ -540,8 +540,6 @@ def _in_one_sentence(error: str) -> str:
     """What an error of scikit-learn says first, and what to do."""
     lines = error.splitlines()
     reason = lines[0].rstrip(".:")
-    if "NaN" in reason or "infinity" in reason:
-        return f"{reason}; remove those rows or fill in the values first."
     if "omplex" in reason:
         return f"{reason}: X must hold real numbers."
     return f"{reason}. {lines[-1]}" if lines[-1].startswith("Reshape") else f"{reason}."
