@@ -105,3 +105,9 @@ def test_a_missing_file_and_another_type_are_refused(tmp_path):
         read_answers(tmp_path / "missing.json")
     with pytest.raises(unsplit.InputError, match="constraints must be a file or its content"):
         unsplit.merge(LINE, max_tvd=0.2, constraints=7)
+
+
+def test_a_file_without_an_end_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr("unsplit.merging.saved_merges.MOST_TEXT", 10**6)
+    with pytest.raises(unsplit.InputError, match="/dev/zero is too large for the answers"):
+        read_answers("/dev/zero")

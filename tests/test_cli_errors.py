@@ -236,12 +236,18 @@ def no_training(monkeypatch):
             "--also all",
             "Invalid value for '--also': 'all' is not one of 'figures', 'h5ad', 'scores'.",
         ),
+        (
+            "--drop\0a\nb",
+            "Invalid value for '--drop': must be names with commas between them, such as a,b, got "
+            "'a\\nb'.",
+        ),
         ("--max-tvd 2", "Invalid value for '--max-tvd': 2.0 is not in the range 0<=x<=1."),
         ("--epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
     ],
 )
 def test_options_that_contradict_each_other(arguments, sentence, refuses, no_training):
-    refuses(merge(*arguments.split()), sentence)
+    typed = arguments.split("\0") if "\0" in arguments else arguments.split()
+    refuses(merge(*typed), sentence)
 
 
 def test_unusable_device(refuses):

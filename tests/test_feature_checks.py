@@ -86,6 +86,8 @@ def test_labels_passed_as_y_are_not_ignored_in_silence():
     X = StandardScaler().fit_transform(WINE.data)
     with pytest.warns(LabelsWarning, match="^y is never used.*pass your own clusters as initial_l"):
         fitted(X, y=CLUSTERS)
+    with pytest.warns(LabelsWarning, match="^y is never used"):
+        ClusterMerger(training=unsplit.TrainConfig(epochs=1), cv=2).fit_predict(X, CLUSTERS)
     with warnings.catch_warnings():
         warnings.simplefilter("error", LabelsWarning)
         fitted(X, y=WINE.target, initial_labels=CLUSTERS)

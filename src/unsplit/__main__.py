@@ -1,12 +1,15 @@
 """``python -m unsplit`` and ``unsplit``: the command line."""
 
+import io
 import os
 import signal
 import sys
+from contextlib import suppress
 
 
 def start() -> None:
     """Load and run the program; Ctrl-C while it loads ends it with one line and exit code 130."""
+    _open_streams()
     # Only where Ctrl-C would raise KeyboardInterrupt: a program in the background ignores it.
     careful = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if careful:
@@ -26,6 +29,36 @@ def start() -> None:
     if careful:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     main(prog_name="unsplit")
+
+
+def _open_streams() -> None:
+    """Let no result be lost because nobody listens: standard error may be closed or full."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # the next file, perhaps a result, would get this number
+            os.open(os.devnull, os.O_RDWR)
+    encoding = sys.stderr.encoding if sys.stderr else "utf-8"
+    raw = sys.stderr.buffer if sys.stderr else open(2, "wb")  # noqa: SIM115
+    sys.stderr = _Unheard(raw, encoding, errors="backslashreplace", line_buffering=True)
+    try:
+        os.getcwd()
+    except OSError:
+        sys.stderr.write("unsplit: the current folder no longer exists; change to another one.\n")
+        sys.exit(2)
+
+
+class _Unheard(io.TextIOWrapper):
+    """A stream that takes no notice of text that cannot be written."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
 
 
 def _leave(*_: object) -> None:

@@ -334,6 +334,10 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         same = fitted.rows.kind in ("vectors", "counts")
         return graph if same else replace(graph, source=OTHER_FEATURES)
 
+    def fit_predict(self, X: Any, y: Any = None, **of_rows: Any) -> Index:
+        """Merge an over-clustering of X as :meth:`fit` does, and return ``labels_``."""
+        return self.fit(X, y, **of_rows).labels_
+
     def predict(self, X: Any) -> Index:
         """Assign new observations to the merged clusters.
 
@@ -475,12 +479,13 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     def _checked(self, X: Any, reset: bool) -> Any:
         """Check a table as scikit-learn does; other data are checked when they are used."""
+        X = plain_array(X)
         if not is_table(X):
             return X
         try:
             values = validate_data(
                 self,
-                plain_array(X),
+                X,
                 accept_sparse=True,
                 reset=reset,
                 ensure_min_samples=2 if reset else 1,
@@ -488,8 +493,10 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             return numeric_matrix(values) if values.dtype == object else values
         except InputError:
             raise
-        except ValueError as error:  # scikit-learn's
-            if "could not convert" in str(error):
+        except (TypeError, ValueError, OverflowError) as error:  # scikit-learn's
+            if isinstance(error, TypeError) and not hasattr(X, "columns"):
+                raise
+            if "NaN" in str(error) or "infinity" in str(error) or not isinstance(X, np.ndarray):
                 numeric_matrix(X)  # says in which row and column
             raise InputError(_in_one_sentence(str(error))) from None
 
@@ -500,7 +507,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         named = getattr(self, "feature_names_in_", range(X.shape[1]))
         called = [f"column {shown(name)} of X" for name in named]
         if labels is not None and not is_mapped(X):
-            warn_of_other_uses(X, called, label_array(labels))
+            warn_of_other_uses(X, called, encode_labels(labels, at_least=0).clusters)
         warn_of_scales(X, called)
 
     def __sklearn_tags__(self) -> Any:
@@ -525,8 +532,6 @@ def _in_one_sentence(error: str) -> str:
     """What an error of scikit-learn says first, and what to do."""
     lines = error.splitlines()
     reason = lines[0].rstrip(".:")
-    if "NaN" in reason or "infinity" in reason:
-        return f"{reason}; remove those rows or fill in the values first."
     if "omplex" in reason:
         return f"{reason}: X must hold real numbers."
     return f"{reason}. {lines[-1]}" if lines[-1].startswith("Reshape") else f"{reason}."

@@ -1,5 +1,6 @@
 """Inputs that cannot be used are refused in one sentence before any training; others are used."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,24 @@ def sparse_csr() -> torch.Tensor:
     return torch.tensor(X).to_sparse()
 
 
+def damaged(part: str, value: int) -> scipy.sparse.csr_array:
+    """A sparse matrix with a number that points outside."""
+    X_sparse = scipy.sparse.csr_array(X)
+    getattr(X_sparse, part)[3] = value
+    return X_sparse
+
+
+def as_matrix() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return np.asmatrix(X)
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     # X
     "masked": (lambda: tvd(MASKED), "X has 1 masked values; fill"),
@@ -98,15 +117,48 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "text": (lambda: tvd(np.full((24, 2), "a")), "X must hold numbers, got 'a'"),
     "text, estimator": (lambda: merger(np.full((24, 2), "a")), "numeric"),
+    "a column of durations, estimator": (
+        lambda: merger(FRAME.assign(b=pd.to_timedelta(1, "s"))),
+        "got '0 days 00:00:01' in row 0, column 'b'; encode",
+    ),
+    "a column of dates, estimator": (
+        lambda: merger(FRAME.assign(b=pd.Timestamp("2020-01-01"))),
+        "got '2020-01-01 00:00:00' in row 0, column 'b'; encode",
+    ),
+    "names of columns of two types": (
+        lambda: merger(FRAME.rename(columns={"a": 1})),
+        r"your input has \['int', 'str'\] as feature name",
+    ),
+    "integers beyond floats": (lambda: tvd([[10**400, 1]] * 24), "X must hold numbers, got '1000"),
+    "integers beyond floats, estimator": (
+        lambda: merger([[10**400, 1]] * 24),
+        "X must hold numbers, got '1000",
+    ),
+    "damaged columns of a sparse matrix": (
+        lambda: tvd(damaged("indices", 9)),
+        r"X is a damaged sparse matrix \(indices must be < 2\); read or build it again",
+    ),
+    "damaged rows of a sparse matrix": (
+        lambda: merger(damaged("indptr", 10**6)),
+        "X is a damaged sparse matrix .indptr",
+    ),
+    "nested tensor, estimator": (
+        lambda: merger(torch.nested.nested_tensor([torch.ones(4, 2)] * 24, layout=torch.jagged)),
+        "X is a sparse or nested torch tensor",
+    ),
+    "labels without a text": (
+        lambda: tvd(labels=objects(Unprintable(), Unprintable())),
+        r"labels of type Unprintable cannot be written as text \(RuntimeError\); pass",
+    ),
     "nullable with a gap": (
         lambda: tvd(with_gap(FRAME.round().astype("Int64"))),
         "of X has values that are NaN, infinite",
     ),
     "nullable with a gap, estimator": (
         lambda: merger(with_gap(FRAME.round().astype("Int64"))),
-        "X contains NaN; remove those rows or fill",
+        r"X has missing or infinite values \(1 in column 'a'\); remove those rows or fill",
     ),
-    "objects with a gap": (lambda: tvd(np.where(X > 4, None, X)), "values that are NaN"),
+    "objects with a gap": (lambda: tvd(np.where(X > 4, None, X)), "missing or infinite values"),
     "complex": (lambda: tvd(X + 1j), "must hold numbers, got values of type complex128"),
     "complex, sparse": (lambda: tvd(scipy.sparse.csr_array(X + 1j)), "must hold numbers"),
     "complex, torch": (lambda: tvd(torch.tensor(X) + 1j), "must hold numbers"),
@@ -202,6 +254,7 @@ USED: dict[str, Callable[[], Any]] = {
     "objects": lambda: X.astype(object),
     "strings of numbers": lambda: X.astype(str),
     "nullable floats": lambda: FRAME.astype("Float64"),
+    "matrix": as_matrix,
     "sparse columns": lambda: FRAME.astype(pd.SparseDtype(float)),
 }
 
@@ -220,6 +273,9 @@ WITH_NOISE: dict[str, Callable[[], Any]] = {
     "NaN in a list of strings": lambda: [float("nan")] * 3 + ["a"] * 9 + ["b"] * 12,
     "nullable": lambda: pd.Series(Y, dtype="Int64").mask(pd.Series(FIRST_THREE)),
     "categories": lambda: pd.Categorical([None] * 3 + ["a"] * 9 + ["b"] * 12),
+    "strings of any length": lambda: np.array(
+        ["-1"] * 3 + ["a"] * 9 + ["b"] * 12, np.dtypes.StringDType()
+    ),
     "bytes": lambda: np.array([b"-1"] * 3 + [b"a"] * 9 + [b"b"] * 12),
     "bytes as objects": lambda: np.array([None] * 3 + [b"a"] * 9 + [b"b"] * 12, object),
     "tensor that requires grad": lambda: torch.tensor(

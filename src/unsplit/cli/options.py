@@ -15,6 +15,7 @@ import click
 from unsplit.data.readers.api import read
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
+from unsplit.errors import shown
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.loop import TrainConfig
 
@@ -171,10 +172,13 @@ def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ..
     >>> names(None, None, ("depth, area", '"a,b"'))
     ('depth', 'area', 'a,b')
     """
-    found = [name.strip() for line in csv.reader(given, skipinitialspace=True) for name in line]
+    try:
+        found = [name.strip() for line in csv.reader(given, skipinitialspace=True) for name in line]
+    except csv.Error:  # such as a line break
+        found = []
     if "" in found or len(given) > len(found):
         raise click.BadParameter(
-            f"must be names with commas between them, such as a,b, got {given[0]!r}."
+            f"must be names with commas between them, such as a,b, got {shown(given[0])}."
         )
     return tuple(found)
 

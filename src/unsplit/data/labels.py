@@ -132,6 +132,8 @@ def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
         and not all(isinstance(label, (str, bytes)) for label in labels)
     ):
         values = np.array(labels, object)  # NumPy has turned 1 into "1" and NaN into "nan"
+    if values.dtype.kind == "T":  # NumPy's strings of any length, whose missing values are objects
+        values = values.astype(object)
     for value in values if values.dtype.kind in "OV" and values.ndim == 1 else ():
         if hasattr(value, "__len__") and not isinstance(value, (str, bytes)):
             raise InputError(
@@ -189,13 +191,23 @@ def _comparable(values: NDArray[Any]) -> NDArray[Any]:
                     "convert measurements to cluster names first."
                 )
         return values.astype(np.int64)
-    texts = [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in listed]
+    texts = [v.decode(errors="replace") if isinstance(v, bytes) else _text(v) for v in listed]
     if len(set(texts)) < len(set(listed)):
         raise InputError(
             'labels of different types look the same as text, such as 1 and "1"; convert all '
             "labels to one type first."
         )
     return np.array(texts)
+
+
+def _text(label: Any) -> str:
+    try:
+        return str(label)
+    except Exception as error:  # whatever the user's own object raises
+        raise InputError(
+            f"labels of type {type(label).__name__} cannot be written as text "
+            f"({type(error).__name__}); pass integers or strings."
+        ) from None
 
 
 @dataclass(frozen=True, eq=False)

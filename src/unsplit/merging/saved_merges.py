@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,6 +130,8 @@ def _check(check: ContentCheck, tree: Mapping[str, Any]) -> None:
 ANSWERS = "unsplit.constraints/1"
 SAME, DIFFERENT = "same", "different"
 MAKE_AGAIN = "export it again from the page of the result"
+# Characters of a file of answers; a device such as /dev/zero has no end.
+MOST_TEXT = 2**26
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,13 @@ def read_answers(constraints: str | os.PathLike[str] | Mapping[str, Any]) -> tup
         )
     where = os.fspath(constraints)
     try:
-        content = json.loads(Path(where).read_text(encoding="utf-8"))
+        with open(where, encoding="utf-8") as file:
+            text = file.read(MOST_TEXT + 1)
+        if len(text) > MOST_TEXT:
+            raise InputError(f"{where} is too large for the answers of a review; {MAKE_AGAIN}.")
+        content = json.loads(text)
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(
             f"{where} cannot be opened ({reason_of(error)}); check its name."

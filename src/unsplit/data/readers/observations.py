@@ -40,7 +40,7 @@ from unsplit.data.readers.tables import (
     require_module,
     require_room,
 )
-from unsplit.data.rows.base import is_mapped
+from unsplit.data.rows.base import is_mapped, refuse_gaps_in_columns
 from unsplit.data.rows.kinds import warn_of_other_uses, warn_of_scales
 from unsplit.devices import available_memory
 from unsplit.errors import InputError, option
@@ -154,7 +154,7 @@ def read_observations(
     ids = ids_in(path, others, contents.index, choice.id)
     if names is not None:
         leave_out_text(path, contents.text, choice, any_numbers=bool(names))
-        _refuse_gaps(path, X, names)
+        refuse_gaps_in_columns(X, names, str(path))
     rows = RowIds(path, np.arange(n) if ids is None else ids, ids is not None, choice.id)
     clusters = values_of_rows(columns, wanted[0], rows, LABEL_NAMES)
     batches = values_of_rows(columns, wanted[1], rows, BATCH_NAMES)
@@ -323,19 +323,6 @@ def _array_in(path: Path, arrays: dict[str, Any]) -> Any:
     if matrix.ndim > 2 or is_mapped(matrix) or matrix.dtype.kind not in "fiub":
         return matrix
     return matrix.astype(np.result_type(matrix.dtype, np.float32), copy=False)
-
-
-def _refuse_gaps(path: Path, X: NDArray[Any], names: list[str]) -> None:
-    each = (~np.isfinite(X)).sum(axis=0)
-    if not each.any():
-        return
-    columns = np.flatnonzero(each)
-    shown = [f"{each[j]:,} in column {names[j]!r}" for j in columns[:5]]
-    more = f" and more in {len(columns) - 5:,} other columns" if len(columns) > 5 else ""
-    raise InputError(
-        f"{path} has missing or infinite values ({', '.join(shown)}{more}); "
-        "remove those rows or fill in the values first."
-    )
 
 
 def _look_at_features(

@@ -2,12 +2,13 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -228,6 +229,20 @@ def require_numbers(values: Any, name: str = "X") -> None:
         )
 
 
+def refuse_gaps_in_columns(X: NDArray[Any], names: Sequence[Any], what: str) -> None:
+    """Raise an error that names the columns with missing or infinite values, and how many."""
+    n_gaps = (~np.isfinite(X)).sum(axis=0)
+    columns = np.flatnonzero(n_gaps)
+    if not len(columns):
+        return
+    named = [f"{n_gaps[j]:,} in column {names[j]!r}" for j in columns[:5]]
+    more = f" and more in {len(columns) - 5:,} other columns" if len(columns) > 5 else ""
+    raise InputError(
+        f"{what} has missing or infinite values ({', '.join(named)}{more}); "
+        "remove those rows or fill in the values first."
+    )
+
+
 def as_array(X: Any) -> NDArray[Any]:
     """Return X as an array; an array that is mapped from disk stays mapped."""
     X = plain_array(X)
@@ -246,7 +261,7 @@ def as_array(X: Any) -> NDArray[Any]:
 
 
 def plain_array(X: Any) -> Any:
-    """Turn tensors and masked arrays into plain arrays; refuse those without usable numbers.
+    """Turn tensors, masked arrays and matrices into arrays; refuse those without usable numbers.
 
     Everything else is returned as it is.
 
@@ -260,6 +275,16 @@ def plain_array(X: Any) -> Any:
     """
     if isinstance(X, Tensor):
         return _values_of(X)
+    if isinstance(X, np.matrix):
+        return np.asarray(X)
+    if scipy.sparse.issparse(X) and X.format in ("csr", "csc"):
+        try:
+            X.check_format(full_check=True)
+        except ValueError as error:
+            raise InputError(
+                f"X is a damaged sparse matrix ({error}); read or build it again."
+            ) from None
+        return X
     if not isinstance(X, np.ndarray):
         refuse_annotated(X)
     if isinstance(X, np.ma.MaskedArray):

@@ -24,7 +24,9 @@ from unsplit.data.rows.base import (
     is_mapped,
     kind_of,
     odd_numbers,
+    plain_array,
     refuse_gaps,
+    refuse_gaps_in_columns,
     require_numbers,
     scrambled,
 )
@@ -269,6 +271,8 @@ def numeric_matrix(X: ArrayLike) -> Any:
     """
     values = _numbers(X)
     if not scipy.sparse.issparse(values):
+        if hasattr(X, "columns"):
+            refuse_gaps_in_columns(values, X.columns, "X")
         refuse_gaps(values)
     elif not (np.abs(values.data) <= LARGEST).all():
         raise InputError(
@@ -294,7 +298,7 @@ def feature_matrix(features: Any, n: int) -> Any:
 
 def _numbers(X: ArrayLike) -> Any:
     """Return X as a contiguous array or a canonical CSR array, with unchecked values."""
-    values: Any = X if scipy.sparse.issparse(X) else as_array(X)
+    values: Any = plain_array(X) if scipy.sparse.issparse(X) else as_array(X)
     if values.ndim != 2:
         raise InputError(
             f"X must be a table with one row per observation, got shape {tuple(values.shape)}; "
@@ -321,14 +325,14 @@ def _parsed(values: NDArray[Any], names: Sequence[Any]) -> NDArray[np.float64]:
     """
     try:
         return values.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = np.empty(values.shape)
     for (row, column), value in np.ndenumerate(values):
         try:
             found[row, column] = np.nan if is_gap(value) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"X must hold numbers, got {str(value)!r} in row {row}, column "
+                f"X must hold numbers, got {shown(str(value))} in row {row}, column "
                 f"{shown(names[column])}; encode text, categories and dates as numbers first, or "
                 "leave such columns out."
             ) from None
