@@ -100,7 +100,7 @@ def moved(gradients, weight, rate=0.01, decay=0.5, betas=(0.9, 0.999), eps=1e-8)
 
 @pytest.mark.parametrize("at_once", [6, 2**24])
 def test_large_matrices_move_by_the_mean_square_of_their_rows(monkeypatch, at_once):
-    monkeypatch.setattr("unsplit.networks.chunked.MOVED_AT_ONCE", at_once)
+    monkeypatch.setattr("unsplit.networks.training.group.MOVED_AT_ONCE", at_once)
     rng = np.random.default_rng(0)
     start = rng.standard_normal((5, 3))
     gradients = [rng.standard_normal((5, 3)) * np.arange(1, 6)[:, None] for _ in range(20)]

@@ -34,9 +34,6 @@ from unsplit.networks.chunked_kernel import KernelLogSumExp, KernelSums, usable
 CPU_BLOCK = 2**20
 GPU_BLOCK = 2**27
 
-# Weights that are moved at a time.
-MOVED_AT_ONCE = 2**24
-
 
 @dataclass(frozen=True)
 class Blocks:
@@ -94,10 +91,29 @@ def chunked_loss(
     >>> chunked_loss(features, weight, torch.zeros(4), torch.tensor([0, 3])).item()  # log(4)
     1.386294...
     """
-    value: Tensor = _ChunkedLoss.apply(
-        features, weight, bias, columns, n_clusters or len(weight), loss, ranks, blocks
-    )
-    return value
+    kind, inputs = product_type(features, weight), (features, weight, bias)
+    with torch.no_grad(), torch.autocast(features.device.type, enabled=False):
+        blocks = blocks or blocks_for(len(features), kind, features.device)
+        size = min(blocks.size, len(weight))
+        features = features.to(kind)
+        own = ranks.sum(own_scores(features, weight, bias, columns))
+        shift, factor = own, 1 / len(features)
+        if loss == "softmax":
+            others = log_sum_exp(features, weight, bias, columns, blocks)
+            shift = torch.logaddexp(own, ranks.log_sum_exp(others))
+        else:
+            factor /= max((n_clusters or len(weight)) - 1, 1)
+        sums = (KernelSums if blocks.kernel else PlainSums)(columns, shift, loss, size)
+        gradients = over_blocks(sums, features, weight, bias, factor, blocks)
+        if loss == "softmax":
+            values, slopes = shift - own, -torch.expm1(own - shift)
+        else:
+            values, slopes = ranks.sum(sums.values), ranks.sum(sums.slopes)
+        _add_own(gradients, features, weight, columns, -factor * slopes)
+        gradients[0] = ranks.sum(gradients[0])
+        value = factor * values.sum()
+    known: Tensor = _Known.apply(value, gradients, *inputs)
+    return known
 
 
 @torch.no_grad()
@@ -134,15 +150,12 @@ def mean_hits(
     return found / (2 * max((n_clusters or len(weight)) - 1, 1))
 
 
-class _ChunkedLoss(torch.autograd.Function):
-    """The loss, with gradients that are computed together with it."""
+class _Known(torch.autograd.Function):
+    """A value whose gradients were computed together with it."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, *others: Any) -> Tensor:
-        kind = product_type(features, weight)
-        with torch.autocast(features.device.type, enabled=False):
-            value, *gradients = _loss_and_gradients(kind, features, weight, bias, *others)
-        pairs = zip(gradients, (features, weight, bias), strict=True)
+    def forward(ctx: Any, value: Tensor, gradients: list[Tensor], *inputs: Tensor) -> Tensor:
+        pairs = zip(gradients, inputs, strict=True)
         ctx.save_for_backward(*(gradient.to(x.dtype) for gradient, x in pairs))
         return value
 
@@ -154,39 +167,7 @@ class _ChunkedLoss(torch.autograd.Function):
         # Usually the loss is not scaled, and a product would copy the largest tensors there are.
         if float(slope) != 1:
             gradients = [slope.to(gradient.dtype) * gradient for gradient in gradients]
-        return (*gradients, None, None, None, None, None)
-
-
-def _loss_and_gradients(
-    kind: torch.dtype,
-    features: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    columns: Tensor,
-    n_clusters: int,
-    loss: str,
-    ranks: Ranks,
-    blocks: Blocks | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mean loss, and its gradients by features, weight and bias."""
-    blocks = blocks or blocks_for(len(features), kind, features.device)
-    features = features.to(kind)
-    own = ranks.sum(own_scores(features, weight, bias, columns))
-    if loss == "softmax":
-        others = ranks.log_sum_exp(log_sum_exp(features, weight, bias, columns, blocks))
-        shift, factor = torch.logaddexp(own, others), 1 / len(features)
-    else:
-        shift, factor = own, 1 / (len(features) * max(n_clusters - 1, 1))
-    values, slopes, *gradients = over_blocks(
-        features, weight, bias, columns, shift, loss, factor, blocks
-    )
-    if loss == "softmax":
-        values, slopes = shift - own, -torch.expm1(own - shift)
-    else:
-        values, slopes = ranks.sum(values), ranks.sum(slopes)
-    _add_own(gradients, features, weight, columns, -factor * slopes)
-    of_features, of_weight, of_bias = gradients
-    return factor * values.sum(), ranks.sum(of_features), of_weight, of_bias
+        return (None, None, *gradients)
 
 
 def product_type(features: Tensor, weight: Tensor) -> torch.dtype:
@@ -208,15 +189,10 @@ def product_type(features: Tensor, weight: Tensor) -> torch.dtype:
 
 def blocks_for(n_rows: int, kind: torch.dtype, device: torch.device) -> Blocks:
     """Choose how the blocks of a batch of ``n_rows`` observations are computed."""
-    if device.type != "cuda":
-        return Blocks(_clusters(CPU_BLOCK, n_rows))
-    kernel = kind != torch.float64 and usable(device)
-    return Blocks(_clusters(GPU_BLOCK, n_rows), kernel=kernel)
-
-
-def _clusters(elements: int, n_rows: int) -> int:
-    """Clusters in a block of this many elements: a multiple of 256, as tiles of products are."""
-    return max(256, elements // max(n_rows, 1) // 256 * 256)
+    elements = GPU_BLOCK if device.type == "cuda" else CPU_BLOCK
+    # A multiple of 256, as tiles of products are.
+    size = max(256, elements // max(n_rows, 1) // 256 * 256)
+    return Blocks(size, kernel=kind != torch.float64 and usable(device))
 
 
 def own_scores(features: Tensor, weight: Tensor, bias: Tensor, columns: Tensor) -> Tensor:
@@ -243,26 +219,13 @@ def log_sum_exp(
 
 
 def over_blocks(
-    features: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    columns: Tensor,
-    shift: Tensor,
-    loss: str,
-    factor: float,
-    blocks: Blocks,
-) -> tuple[Tensor, ...]:
-    """Sum the loss and its gradients over blocks of clusters, without the own clusters.
+    sums: Any, features: Tensor, weight: Tensor, bias: Tensor, factor: float, blocks: Blocks
+) -> list[Tensor]:
+    """Gradients of features, weights and bias, times a factor, without those of the own clusters.
 
-    ``shift`` is the own score (pairwise), or the log-sum-exp of the scores of all clusters
-    (softmax); gradients are multiplied by ``factor``.
-
-    Returns the sums of softplus(z_j − shift), zero for the softmax loss, and of the slopes of every
-    observation, and the gradients of features, weights and bias.
+    ``sums`` gets the sums of the slopes and, for the pairwise loss, of softplus(z_j − shift).
     """
     wide, device = wide_type(features.dtype), features.device
-    size = min(blocks.size, len(weight))
-    sums = (KernelSums if blocks.kernel else PlainSums)(columns, shift, loss, size)
     d_weight, d_bias = torch.empty_like(weight), torch.empty(len(weight), dtype=wide, device=device)
     d_features = torch.zeros(features.shape, dtype=wide, device=device)
     for start, rows, scores in _scores(features, weight, blocks):
@@ -270,7 +233,7 @@ def over_blocks(
         sums.turn(scores, bias[here], start, d_bias[here])
         _product(d_features, scores, rows, 1.0, add=True)
         _product(d_weight[here], scores.T, features, factor)
-    return sums.values, sums.slopes, factor * d_features, d_weight, d_bias.mul_(factor)
+    return [factor * d_features, d_weight, d_bias.mul_(factor)]
 
 
 def _scores(
@@ -373,25 +336,3 @@ def without_own(scores: Tensor, places: Tensor) -> Tensor:
 def wide_type(kind: torch.dtype) -> torch.dtype:
     """Type of sums: at least float32."""
     return torch.promote_types(kind, torch.float32)
-
-
-def move_rows_plainly(
-    weight: Tensor,
-    gradient: Tensor,
-    first: Tensor,
-    second: Tensor,
-    betas: tuple[float, float],
-    corrections: tuple[float, float],
-    rate: float,
-    shrink: float,
-    eps: float,
-) -> None:
-    """What the kernel :func:`unsplit.networks.chunked_kernel.move_rows` does, in plain torch."""
-    n = max(1, MOVED_AT_ONCE // weight.shape[1])
-    for w, g, m, v in zip(*(x.split(n) for x in (weight, gradient, first, second)), strict=True):
-        norms = torch.linalg.vector_norm(g, dim=1, keepdim=True)
-        v.lerp_(norms.square_() / g.shape[1], 1 - betas[1])
-        mean = m.to(w.dtype).lerp_(g, 1 - betas[0])
-        m.copy_(mean)
-        scale = (v / corrections[1]).sqrt_().add_(eps)
-        w.mul_(shrink).sub_(mean.mul_(rate / corrections[0] / scale))

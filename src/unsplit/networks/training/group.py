@@ -20,7 +20,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
 from unsplit.devices import BLOCK_ELEMENTS, is_out_of_memory, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning, warn
-from unsplit.networks.chunked import chunked_loss, mean_hits, move_rows_plainly
+from unsplit.networks.chunked import chunked_loss, mean_hits
 from unsplit.networks.chunked_kernel import move_rows, usable
 from unsplit.networks.network import LARGE_HEAD, Network, refuse_gaps
 from unsplit.networks.training.recorded import STEPS_BEFORE, RecordedStep, can_be_recorded
@@ -558,6 +558,8 @@ def epoch_minibatches(
 # The optimizer
 
 BETAS, EPS = (0.9, 0.999), 1e-8
+# Weights of a large head that are moved at a time.
+MOVED_AT_ONCE = 2**24
 
 
 class AdamW:
@@ -652,13 +654,22 @@ class LargeHeadAdamW(AdamW):
             return
         state = self.state_of(self.large)
         state["step"] += 1
-        done = float(state["step"])
+        done, rate = float(state["step"]), self.learning_rate
         corrections = 1 - BETAS[0] ** done, 1 - BETAS[1] ** done
-        shrink = 1 - self.learning_rate * self.weight_decay
+        shrink = 1 - rate * self.weight_decay
         moments = state["exp_avg"], state["row_avg_sq"]
         tensors = self.large, gradient.contiguous(), *moments
-        move = move_rows if self.kernel else move_rows_plainly
-        move(*tensors, BETAS, corrections, self.learning_rate, shrink, EPS)
+        if self.kernel:
+            move_rows(*tensors, BETAS, corrections, rate, shrink, EPS)
+            return
+        n = max(1, MOVED_AT_ONCE // self.large.shape[1])
+        for w, g, m, v in zip(*(x.split(n) for x in tensors), strict=True):
+            norms = torch.linalg.vector_norm(g, dim=1, keepdim=True)
+            v.lerp_(norms.square_() / g.shape[1], 1 - BETAS[1])
+            mean = m.to(w.dtype).lerp_(g, 1 - BETAS[0])
+            m.copy_(mean)
+            scale = (v / corrections[1]).sqrt_().add_(EPS)
+            w.mul_(shrink).sub_(mean.mul_(rate / corrections[0] / scale))
 
     def state_of(self, param: Tensor) -> State:
         """Numbers of a parameter, zeros at first."""
