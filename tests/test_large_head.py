@@ -106,7 +106,7 @@ def test_large_matrices_move_by_the_mean_square_of_their_rows(monkeypatch, at_on
     gradients = [rng.standard_normal((5, 3)) * np.arange(1, 6)[:, None] for _ in range(20)]
     weight = nn.Parameter(torch.tensor(start))
     bias, usual = (nn.Parameter(torch.ones(4)) for _ in range(2))
-    optimizer = LargeHeadAdamW([weight, bias], weight, 0.01, 0.5, CPU)
+    optimizer = LargeHeadAdamW([weight, bias], weight, 0.01, 0.5)
     other = torch.optim.AdamW([usual], lr=0.01, weight_decay=0.5)
     for g in gradients:
         weight.grad, bias.grad, usual.grad = torch.tensor(g), bias.detach() ** 2, usual.data**2
@@ -127,7 +127,7 @@ def test_the_kernel_moves_weights_as_plain_torch_does(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(7, 5, generator=generator)
     weights = [nn.Parameter(start.clone()) for _ in range(2)]
-    optimizers = [LargeHeadAdamW([w], w, 0.01, 0.5, CPU) for w in weights]
+    optimizers = [LargeHeadAdamW([w], w, 0.01, 0.5) for w in weights]
     optimizers[1].kernel = True
     for _ in range(5):
         slope = torch.randn(7, 5, generator=generator) * torch.arange(7)[:, None]
@@ -140,7 +140,7 @@ def test_the_kernel_moves_weights_as_plain_torch_does(monkeypatch):
 
 def test_a_matrix_without_gradient_stays():
     weight = nn.Parameter(torch.ones(2, 2))
-    optimizer = LargeHeadAdamW([weight], weight, 0.1, 0.5, CPU)
+    optimizer = LargeHeadAdamW([weight], weight, 0.1, 0.5)
     optimizer.step()
     assert (weight == 1).all()
 

@@ -176,9 +176,8 @@ NOT_FINITE = {
 @pytest.mark.parametrize("case", NOT_FINITE)
 def test_features_that_are_not_finite_are_refused(case):
     backbone = NOT_FINITE[case]
-    with pytest.raises(InputError, match="NaN or infinite features") as caught:
+    with pytest.raises(InputError, match="the network returned NaN or infinity for observation"):
         built(images(), backbone)
-    assert "batch of shape (2, 3, 6, 6)" in str(caught.value)
 
 
 def test_trying_a_backbone_leaves_it_as_it_was():

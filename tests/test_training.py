@@ -317,7 +317,7 @@ def test_the_optimizer_is_that_of_torch():
     rng = torch.Generator().manual_seed(0)
     ours, theirs = ([nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.zeros(4))] for _ in "ab")
     optimizers = (
-        AdamW(ours, 0.01, 0.1, torch.device("cpu")),
+        AdamW(ours, 0.01, 0.1),
         torch.optim.AdamW(theirs, 0.01, weight_decay=0.1),
     )
     for step in range(20):

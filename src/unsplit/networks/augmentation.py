@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from unsplit.errors import InputError
-from unsplit.networks.network import integers, normal_like, uniform, uniform_like
+from unsplit.networks.network import integers, normal_like, uniform
 
 __all__ = ["ImageAugmentation", "PointAugmentation", "SequenceAugmentation"]
 
@@ -319,21 +319,21 @@ class SequenceAugmentation(Augmentation):
     def _moves(self, x: Tensor) -> Tensor:
         """Draw the shift of each sequence, shape (b, 1); negative means earlier."""
         length = x[:, -1].sum(-1, keepdim=True)
-        return ((2 * uniform_like(length) - 1) * self.shift * length).trunc().long()
+        return ((2 * uniform(length.shape, x.device) - 1) * self.shift * length).trunc().long()
 
     def _seen(self, x: Tensor) -> Tensor:
         """Draw the part to hide: 0 there, 1 elsewhere, shape (b, 1, L)."""
         mask = x[:, -1]
         length = mask.sum(-1, keepdim=True)
-        hidden = (uniform_like(length) * self.hide * length).trunc()
-        start = (uniform_like(length) * (length - hidden + 1)).trunc()
+        hidden = (uniform(length.shape, x.device) * self.hide * length).trunc()
+        start = (uniform(length.shape, x.device) * (length - hidden + 1)).trunc()
         place = mask.cumsum(-1) - 1  # counts positions that are not padding
         seen = (place < start) | (place >= start + hidden)
         return seen.unsqueeze(1).to(x.dtype)
 
     def _noisy(self, x: Tensor) -> Tensor:
         values, mask = x[:, :-1], x[:, -1:]
-        width = self.noise * uniform_like(mask[..., :1])
+        width = self.noise * uniform((len(x), 1, 1), x.device)
         return torch.cat([values + width * normal_like(values) * mask, mask], dim=1)
 
 

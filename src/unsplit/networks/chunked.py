@@ -240,14 +240,11 @@ def _scores(
     features: Tensor, weight: Tensor, blocks: Blocks
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """First cluster, weights and scores without bias of each block; the next overwrites them."""
-    kind, (n, h) = features.dtype, features.shape
+    kind, n = features.dtype, len(features)
     size = min(blocks.size, len(weight))
     scores = torch.empty(n * size, dtype=kind, device=features.device)
-    copied = torch.empty(0 if weight.dtype == kind else size * h, dtype=kind, device=weight.device)
     for start in range(0, len(weight), max(size, 1)):
-        rows = weight[start : start + size]
-        if weight.dtype != kind:
-            rows = copied[: rows.numel()].view(rows.shape).copy_(rows)
+        rows = weight[start : start + size].to(kind)
         out = scores[: n * len(rows)].view(n, len(rows))
         yield start, rows, torch.mm(features, rows.T, out=out)
 

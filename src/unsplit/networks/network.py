@@ -327,11 +327,6 @@ def uniform(size: Sequence[int], device: torch.device) -> Tensor:
     return torch.rand(size, device=device, generator=own_generator(device))
 
 
-def uniform_like(x: Tensor) -> Tensor:
-    """Draw numbers from 0 to 1, of the shape and type of x."""
-    return torch.empty_like(x).uniform_(generator=own_generator(x.device))
-
-
 def normal_like(x: Tensor) -> Tensor:
     """Draw standard normal numbers, of the shape and type of x."""
     return torch.empty_like(x).normal_(generator=own_generator(x.device))

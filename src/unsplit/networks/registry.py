@@ -28,6 +28,7 @@ from unsplit.networks.network import (
     ScoreHead,
     Standardize,
     StandardizeSequences,
+    refuse_gaps,
 )
 from unsplit.networks.training.group import Fold
 from unsplit.networks.training.loop import USUAL, Augment, TrainConfig
@@ -198,10 +199,9 @@ def refuse_for_classifiers(backbone: Backbone, training: TrainConfig) -> None:
     >>> refuse_for_classifiers("lda", TrainConfig(epochs=5))
     """
     recipe = recipe_of(backbone)
+    is_network = not recipe.fitted_once and recipe.name != BEST
     for name, value in training.given.items():
-        if name == "epochs" or isinstance(value, bool):
-            continue
-        if recipe.fitted_once or recipe.name == BEST:
+        if not (is_network or name == "epochs" or isinstance(value, bool)):
             raise InputError(
                 f"{name} is for networks, and backbone {shown(backbone)} is none, or chooses "
                 f'among several; leave {name} out, or name a network such as "mlp".'
@@ -342,11 +342,7 @@ def n_features_out(body: nn.Sequential, rows: Rows) -> int:
     two = rows.take(torch.zeros(2, dtype=torch.long, device=rows.device))
     probe = features_of(body.eval(), two, "backbone")
     body.train(training)
-    if not torch.isfinite(probe).all():
-        raise InputError(
-            f"backbone returned NaN or infinite features for a batch of shape {tuple(two.shape)}; "
-            "its output must be finite."
-        )
+    refuse_gaps(probe, torch.zeros(2))
     return int(probe.shape[1])
 
 

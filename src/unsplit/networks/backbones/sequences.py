@@ -62,9 +62,7 @@ class ResNet1d(nn.Module):
     def __init__(self, in_channels: int, length: int = POSITIONS, width: int = 64) -> None:
         super().__init__()
         self.stride = first_stride(length)
-        self.first = convolution(
-            nn.Conv1d, in_channels + 1, width, max(7, 2 * self.stride + 1), self.stride
-        )
+        self.first = _conv(in_channels + 1, width, max(7, 2 * self.stride + 1), self.stride)
         self.norm = MaskedNorm(width)
         self.blocks = nn.ModuleList(
             [

@@ -5,7 +5,7 @@ for very large heads.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,7 +125,7 @@ class Group:
             for mean in self.means
         ]
         moved = [param for param in self.params.values() if param.requires_grad]
-        rates = learning_rate, weight_decay, self.device
+        rates = learning_rate, weight_decay
         self.optimizer = (
             LargeHeadAdamW(moved, self.params["head.weight"], *rates)
             if large
@@ -219,7 +219,10 @@ class Group:
                 loss = self.recorded(x, clusters[index])
             else:
                 loss = self.gradients(index, x, rows, clusters)
-                self._move(head_alone=self.steps_taken < head_alone)
+                if self.steps_taken < head_alone:
+                    for param in self.body():
+                        param.grad = None  # the optimizer leaves out what has no gradient
+                self.optimizer.step()
                 if self.steps_taken >= head_alone:
                     self._record(x, clusters[index])
             self.steps_taken += 1
@@ -283,13 +286,6 @@ class Group:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         return self.gradients(index, x, rows, clusters)
-
-    def _move(self, head_alone: bool) -> None:
-        """Move the weights along their gradients."""
-        if head_alone:
-            for param in self.body():
-                param.grad = None  # the optimizer leaves out what has no gradient
-        self.optimizer.step()
 
     def _record(self, x: Tensor, own: Tensor) -> None:
         """Record a step after the first few, if it can be recorded."""
@@ -401,9 +397,8 @@ class Group:
 
 def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
     """Whether the networks are small and ``torch.func`` can batch them, tried on two rows."""
-    if len(networks) == 1 or sum(p.numel() for p in networks[0].parameters()) > SMALL_NETWORK:
-        return False
-    if not rows.stackable:
+    large = sum(p.numel() for p in networks[0].parameters()) > SMALL_NETWORK
+    if len(networks) == 1 or large or not rows.stackable:
         return False
     if any(is_batch_norm(module) for module in networks[0].modules()):
         return False
@@ -576,16 +571,10 @@ class AdamW:
     here uses: two seconds and 75 MiB in every program.
     """
 
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        learning_rate: float,
-        weight_decay: float,
-        device: torch.device,
-    ) -> None:
-        self.params = list(params)
+    def __init__(self, params: list[Tensor], learning_rate: float, weight_decay: float) -> None:
+        self.params = params
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
-        self.fused = device.type in ("cpu", "cuda")
+        self.fused = params[0].device.type in ("cpu", "cuda")
         # Of each parameter that was moved: the number of steps, and both moments.
         self.state: dict[Tensor, State] = {}
 
@@ -641,15 +630,10 @@ class LargeHeadAdamW(AdamW):
     """
 
     def __init__(
-        self,
-        params: Iterable[Tensor],
-        large: Tensor,
-        learning_rate: float,
-        weight_decay: float,
-        device: torch.device,
+        self, params: list[Tensor], large: Tensor, learning_rate: float, weight_decay: float
     ) -> None:
-        super().__init__(params, learning_rate, weight_decay, device)
-        self.large, self.kernel = large, usable(device)
+        super().__init__(params, learning_rate, weight_decay)
+        self.large, self.kernel = large, usable(large.device)
 
     @torch.no_grad()
     def step(self) -> None:

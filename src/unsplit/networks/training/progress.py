@@ -179,8 +179,6 @@ class Bars(Reporter):
 
     def on_progress(self, done: int, total: int) -> None:
         """Fill the bar."""
-        if self._bar is None:
-            return
         if self._bar.total is None:
             self._bar.bar_format, self._bar.unit_scale = None, total >= LARGE_TOTAL
             self._bar.reset(total=total)
@@ -188,8 +186,6 @@ class Bars(Reporter):
 
     def on_step(self, step: StepRecord) -> None:
         """Fill the bar, which ends with the earliest epoch at which training can end."""
-        if self._bar is None:
-            return
         n, total = step.epoch * step.total + step.done, step.least_epochs * step.total
         if self._epoch is None or step.epoch < self._epoch:
             self._bar.bar_format = TRAINING_BAR
@@ -202,8 +198,6 @@ class Bars(Reporter):
 
     def on_epoch(self, record: EpochRecord) -> None:
         """Show the accuracy; without steps, count epochs."""
-        if self._bar is None:
-            return
         self._bar.set_postfix_str(f"held-out accuracy {record.accuracy:.3f}", refresh=False)
         if self._epoch is None:
             self._bar.bar_format, self._bar.unit = None, " epochs"
