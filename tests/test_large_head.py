@@ -40,7 +40,9 @@ def test_training_over_blocks_gives_the_same_networks(monkeypatch):
     plain, usual = trained()
     called = []
     loss = group_module.chunked_loss
-    monkeypatch.setattr(group_module, "chunked_loss", lambda *a: called.append(1) or loss(*a))
+    monkeypatch.setattr(
+        group_module, "chunked_loss", lambda *a, **k: called.append(1) or loss(*a, **k)
+    )
     trained(epochs=1)
     assert not called  # few scores are held at once, as ever
     monkeypatch.setattr(group_module, "BLOCK_ELEMENTS", 100)

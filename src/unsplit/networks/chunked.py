@@ -102,7 +102,7 @@ def chunked_loss(
             others = log_sum_exp(features, weight, bias, columns, blocks)
             shift = torch.logaddexp(own, ranks.log_sum_exp(others))
         else:
-            factor /= max((n_clusters or len(weight)) - 1, 1)
+            factor = 1 / (len(features) * max((n_clusters or len(weight)) - 1, 1))
         sums = (KernelSums if blocks.kernel else PlainSums)(columns, shift, loss, size)
         gradients = over_blocks(sums, features, weight, bias, factor, blocks)
         if loss == "softmax":

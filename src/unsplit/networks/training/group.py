@@ -19,7 +19,7 @@ from torch.optim.adamw import adamw
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
-from unsplit.devices import BLOCK_ELEMENTS, is_out_of_memory, mixed_precision
+from unsplit.devices import ALONE, BLOCK_ELEMENTS, is_out_of_memory, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning, warn
 from unsplit.networks.chunked import chunked_loss, mean_hits
 from unsplit.networks.chunked_kernel import move_rows, usable
@@ -93,6 +93,9 @@ class Group:
         Number of clusters; by default those of the head.
     """
 
+    # The processes that hold the clusters; others than this one in :class:`Sharded` only.
+    ranks = ALONE
+
     def __init__(
         self,
         networks: Sequence[Network],
@@ -162,23 +165,35 @@ class Group:
 
         return vmap(one, randomness="different")(self.joined, x)
 
+    def features(self, network: Network, x: Tensor, n: int) -> Tensor:
+        """Features of all n observations of a batch, of which x are those of this process."""
+        features: Tensor = network.backbone(x)
+        return features
+
+    def columns(self, clusters: Tensor) -> Tensor:
+        """Places of clusters in the head; −1 for those of other processes."""
+        return clusters
+
     def loss(self, x: Tensor, own: Tensor) -> Tensor:
         """Sum of the losses of a batch, over blocks of clusters if its scores are many."""
         with mixed_precision(self.device):
             # Fixed, so that rounding does not depend on the memory of the machine.
-            if not self.stacked and len(own) * self.k > BLOCK_ELEMENTS:
-                features, head = self.present[0].backbone(x), self.head
-                return chunked_loss(features, head.weight, head.bias, own, head.loss_name)
+            many = not self.stacked and len(own) * self.k > BLOCK_ELEMENTS
+            if many or self.ranks.size > 1:
+                features, head = self.features(self.present[0], x, len(own)), self.head
+                given = features, head.weight, head.bias, self.columns(own), head.loss_name
+                return chunked_loss(*given, n_clusters=self.k, ranks=self.ranks)
             scores = self.scores(x)
         return self.head.loss(scores, own).sum()
 
     def hits(self, mean: Network, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
         """For each observation, the share of other clusters that score lower than its own."""
         with mixed_precision(self.device):
-            if self.k > MANY_CLUSTERS:
-                features = mean.backbone(x)
+            if self.k > MANY_CLUSTERS or self.ranks.size > 1:
+                features = self.features(mean, x, len(own))
                 refuse_gaps(features, index)
-                return mean_hits(features, mean.head.weight, mean.head.bias, own)
+                given = features, mean.head.weight, mean.head.bias, self.columns(own)
+                return mean_hits(*given, self.k, self.ranks)
             scores = mean(x)
         refuse_gaps(scores, index)
         return mean_hit(self.head.margins(scores, own))

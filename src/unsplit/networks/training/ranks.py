@@ -30,10 +30,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from unsplit.data.rows.base import Rows
-from unsplit.devices import ALONE, Ranks, choose_device, computing_with, mixed_precision
+from unsplit.devices import ALONE, Ranks, choose_device, computing_with
 from unsplit.errors import InputError
-from unsplit.networks.chunked import chunked_loss, mean_hits
-from unsplit.networks.network import Network, ScoreHead, refuse_gaps
+from unsplit.networks.network import Network, ScoreHead
 from unsplit.networks.training.group import Fold, Group, copy_into, tensors_of
 
 # How long a process waits for another that is alive: rank 0 may select a network meanwhile.
@@ -172,23 +171,15 @@ class Sharded(Group):
         """The part of the rows whose features this process computes."""
         return index[self.ranks.part(len(index))]
 
-    def _features(self, network: Network, x: Tensor, n: int) -> Tensor:
+    def features(self, network: Network, x: Tensor, n: int) -> Tensor:
         """The features of all n observations of a batch, of which x are the own."""
         whole: Tensor = _Gathered.apply(network.backbone(x), n, self.ranks)
         return whole
 
-    def _columns(self, clusters: Tensor) -> Tensor:
+    def columns(self, clusters: Tensor) -> Tensor:
         """Places of clusters among the own ones; −1 for those of other processes."""
         inside = (clusters >= self.own.start) & (clusters < self.own.stop)
         return (clusters - self.own.start).where(inside, -1)
-
-    def loss(self, x: Tensor, own: Tensor) -> Tensor:
-        """Loss of a batch, of which x is the part of this process."""
-        head, columns = self.head, self._columns(own)
-        with mixed_precision(self.device):
-            features = self._features(self.present[0], x, len(own))
-            given = features, head.weight, head.bias, columns, head.loss_name
-            return chunked_loss(*given, n_clusters=self.k, ranks=self.ranks)
 
     def gradients(self, index: Tensor, x: Tensor, rows: Rows, clusters: Tensor) -> Tensor:
         """Compute the gradients of a batch; those of the backbones are added up."""
@@ -202,16 +193,6 @@ class Sharded(Group):
             for param, part in zip(self._shared, parts, strict=True):
                 param.grad = part.view(param.shape)
         return loss.detach()
-
-    def hits(self, mean: Network, x: Tensor, own: Tensor, index: Tensor) -> Tensor:
-        """For each observation, the share of other clusters that score lower than its own."""
-        columns = self._columns(own)
-        with mixed_precision(self.device):
-            features = self._features(mean, x, len(own))
-            refuse_gaps(features, index)
-            return mean_hits(
-                features, mean.head.weight, mean.head.bias, columns, self.k, self.ranks
-            )
 
     @torch.no_grad()
     def settle(self, batches: Sequence[Tensor], rows: Rows) -> None:
