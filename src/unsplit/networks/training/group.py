@@ -109,7 +109,8 @@ class Group:
         self.head = networks[0].head
         self.k = self.head.n_clusters if n_clusters is None else n_clusters
         self.device = next(networks[0].parameters()).device
-        if self.device.type in ("cpu", "cuda") and _has_convolutions(networks[0]):
+        convolves = any(isinstance(module, nn.Conv2d) for module in networks[0].modules())
+        if convolves and self.device.type in ("cpu", "cuda"):
             networks[0].to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # Those that are trained, and those with the averaged weights.
         self.present = [copy.deepcopy(n) for n in networks] if self.stacked else list(networks)
@@ -458,10 +459,6 @@ def copy_into(targets: State, values: State) -> None:
 def _backward(loss: Tensor) -> Tensor:
     loss.backward()
     return loss.detach()
-
-
-def _has_convolutions(module: nn.Module) -> bool:
-    return any(isinstance(m, nn.Conv2d) for m in module.modules())
 
 
 def is_batch_norm(module: nn.Module) -> bool:
