@@ -324,7 +324,7 @@ BAD = [
      "representations: 'X_pca', 'X_umap', 'bad', 'X')."),
     ({"use_rep": "layers/count"}, "adata has no layer 'count' (close: 'counts'; its layers: "
      "'counts')."),
-    ({"use_rep": "bad"}, "Input X contains NaN; remove those rows or fill in the values first."),
+    ({"use_rep": "bad"}, "observation 3 of X has values that are NaN, infinite or"),
     ({"use_rep": "raw"}, "raw of adata holds values that are not counts, such as 1."),
     ({"key_added": "leiden"}, "key_added must differ from groupby, got 'leiden' for both"),
 ]  # fmt: skip

@@ -121,7 +121,7 @@ def test_closing_words_say_what_happened_and_where_it_is():
     lines = succeeds(merge("--n-clusters", 2)).splitlines()
     assert lines[0] == "Merged 4 clusters into 2, as requested."
     assert lines[1] == (
-        "Without a requested number, 3 re-merges of resampled data leave 2 clusters."
+        "Without a requested number, 20 re-merges of resampled data leave 2 clusters."
     )
     assert lines[3].startswith(("Last pair merged: 0 and 1, TVD", "Last pair merged: 2 and 3, TVD"))
     assert lines[5].startswith("First pair kept apart: (0 + 1) and (2 + 3), TVD 1.000 (95% ")
@@ -141,7 +141,7 @@ def test_closing_words_say_that_neighbours_decided_about_a_partition():
     lines = succeeds(result).splitlines()
     assert lines[0] == "Merged 4 clusters into 2."
     assert lines[1] == f"Merging stopped because {read_json('out/result.json')['stopped']}."
-    assert lines[2] == "3 re-merges of resampled data leave 2 clusters."
+    assert lines[2] == "20 re-merges of resampled data leave 2 clusters."
     assert "cut out of the same features" in lines[3]
     assert "neighbours" in lines[4]
     assert result.stderr == ""  # the usual case is not worth a warning

@@ -60,6 +60,10 @@ class _Unheard(io.TextIOWrapper):
         with suppress(OSError):
             super().flush()
 
+    def close(self) -> None:
+        """Leave the stream below open: others write to it too."""
+        self.flush()
+
 
 def _leave(*_: object) -> None:
     # At once and without an exception, which a half-imported library could catch.
