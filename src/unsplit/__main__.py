@@ -26,9 +26,12 @@ def start() -> None:
     main.load(sys.argv[1:])
     if shown:
         os.write(2, b"\r           \r")
-    if careful:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    main(prog_name="unsplit")
+    try:
+        if careful:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        main(prog_name="unsplit")
+    except KeyboardInterrupt:  # just before or after the program, which catches it itself
+        _leave()
 
 
 def _open_streams() -> None:
