@@ -42,7 +42,7 @@ def _open_streams() -> None:
         except OSError:  # the next file, perhaps a result, would get this number
             os.open(os.devnull, os.O_RDWR)
     encoding = sys.stderr.encoding if sys.stderr else "utf-8"
-    raw = sys.stderr.buffer if sys.stderr else open(2, "wb")  # noqa: SIM115
+    raw = open(2, "wb", closefd=False)  # noqa: SIM115
     sys.stderr = _Unheard(raw, encoding, errors="backslashreplace", line_buffering=True)
     try:
         os.getcwd()
