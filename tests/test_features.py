@@ -115,7 +115,7 @@ class Returns(nn.Module):
         ),
         (
             lambda x: torch.where(torch.arange(7)[:, None] == 4, torch.nan, x.mean((2, 3))),
-            "the network returned NaN or infinity for observation 4; check this row of X, or your "
+            "the network returned NaN or infinity for observation 4 of X; check it, or your "
             "own network for a division by zero.",
         ),
         (

@@ -154,7 +154,7 @@ def sent(monkeypatch):
 
 
 def test_a_very_large_head_is_never_made_as_a_whole_before_the_end(sent, monkeypatch):
-    for module in ("training.loop", "training.group"):
+    for module in ("registry", "training.group"):
         monkeypatch.setattr(f"unsplit.networks.{module}.LARGE_HEAD", 100)
     index = np.arange(40)
     rows = observations(np.random.default_rng(0).standard_normal((40, 3)), CPU)

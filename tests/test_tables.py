@@ -274,8 +274,7 @@ def without_decimals(text):
     return re.sub(r"\d+\.\d+|(?<=strength )\d+|(?<=data leave )[\d to]+", "#", text)
 
 
-def test_the_page_shows_what_a_person_types_and_sees(monkeypatch):
-    monkeypatch.setattr("unsplit.merging.remerge.N_REMERGES", 20)
+def test_the_page_shows_what_a_person_types_and_sees():
     text = PAGE.read_text(encoding="utf-8")
     exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], {})
     typed = re.findall(r"\$ unsplit (.*?)\n(.*?)(?=\$ unsplit|```)", text, re.DOTALL)

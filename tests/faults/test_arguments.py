@@ -287,6 +287,7 @@ WITHIN = {
     "History.of",
     "ClusterMerger.set_fit_request",
     "Reporter",
+    "ClusterMerger.fit_predict",  # it calls fit
     *(f"Reporter.on_{what}" for what in ("phase", "progress", "step", "epoch", "resume")),
 }
 

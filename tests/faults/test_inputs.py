@@ -158,7 +158,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: merger(with_gap(FRAME.round().astype("Int64"))),
         r"X has missing or infinite values \(1 in column 'a'\); remove those rows or fill",
     ),
-    "objects with a gap": (lambda: tvd(np.where(X > 4, None, X)), "missing or infinite values"),
+    "objects with a gap": (lambda: tvd(np.where(X > 4, None, X)), "of X has values that are NaN"),
     "complex": (lambda: tvd(X + 1j), "must hold numbers, got values of type complex128"),
     "complex, sparse": (lambda: tvd(scipy.sparse.csr_array(X + 1j)), "must hold numbers"),
     "complex, torch": (lambda: tvd(torch.tensor(X) + 1j), "must hold numbers"),
