@@ -46,6 +46,12 @@ def few_remerges():
     """Merge again as often as users do."""
 
 
+@pytest.fixture(autouse=True)
+def standard_error(monkeypatch):
+    """Put back what the program replaces when a test runs it in this process."""
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+
+
 @pytest.fixture(scope="module")
 def expected():
     """What the library gives for data.csv."""
@@ -340,7 +346,7 @@ def test_loading_is_shown_until_the_command_is_loaded(monkeypatch):
     assert seen == [b"loading ...", "unsplit.cli.saved", b"", "main"]
 
 
-def test_a_package_that_is_missing_is_one_sentence(monkeypatch, capsys):
+def test_a_package_that_is_missing_is_one_sentence(monkeypatch, capfd):
     def missing(name):
         raise ModuleNotFoundError("No module named 'torch'")
 
@@ -348,7 +354,7 @@ def test_a_package_that_is_missing_is_one_sentence(monkeypatch, capsys):
     monkeypatch.setattr(program, "import_module", missing)
     with pytest.raises(SystemExit, match="2"):
         runpy.run_module("unsplit", run_name="__main__")
-    assert capsys.readouterr().err == "unsplit: No module named 'torch'\n"
+    assert capfd.readouterr().err == "unsplit: No module named 'torch'\n"
 
 
 @pytest.mark.parametrize("given", [{}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "ACTIVE"}])

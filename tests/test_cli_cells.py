@@ -187,11 +187,12 @@ BAD = {
                        "'X_pca', 'X_umap', 'bad', 'X')."),
     "layer": (("--labels", "leiden", "--use-rep", "layers/raw"), "cells.h5ad has no layer 'raw' "
               "(its layers: 'counts')."),
-    "gaps": (("--labels", "leiden", "--use-rep", "bad"), "Input X contains infinity"),
+    "gaps": (("--labels", "leiden", "--use-rep", "bad"), "observation 'cell 7' of cells.h5ad has "
+             "values that are NaN, infinite or larger than 1e+30"),
     "not counts": (("--labels", "leiden", "--use-rep", "raw"), "raw of cells.h5ad holds values "
                    "that are not counts, such as"),
-    "one": (("--labels", "one"), "column 'one' of cells.h5ad has only one cluster ('T')"),
-    "measurements": (("--labels", "mito"), "column 'mito' of cells.h5ad holds measurements"),
+    "one": (("--labels", "one"), "labels hold only one cluster (T), so there is no pair"),
+    "measurements": (("--labels", "mito"), "labels must be integers or strings, got the number"),
     "no labels": ((), "cells.h5ad needs clusters to merge; name a column of it, or another file, "
                   "with --labels, or make clusters"),
 }  # fmt: skip

@@ -26,9 +26,12 @@ def start() -> None:
     main.load(sys.argv[1:])
     if shown:
         os.write(2, b"\r           \r")
-    if careful:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    main(prog_name="unsplit")
+    try:
+        if careful:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        main(prog_name="unsplit")
+    except KeyboardInterrupt:  # just before or after the program, which catches it itself
+        _leave()
 
 
 def _open_streams() -> None:
@@ -39,7 +42,7 @@ def _open_streams() -> None:
         except OSError:  # the next file, perhaps a result, would get this number
             os.open(os.devnull, os.O_RDWR)
     encoding = sys.stderr.encoding if sys.stderr else "utf-8"
-    raw = sys.stderr.buffer if sys.stderr else open(2, "wb")  # noqa: SIM115
+    raw = open(2, "wb", closefd=False)  # noqa: SIM115
     sys.stderr = _Unheard(raw, encoding, errors="backslashreplace", line_buffering=True)
     try:
         os.getcwd()
@@ -59,10 +62,6 @@ class _Unheard(io.TextIOWrapper):
     def flush(self) -> None:
         with suppress(OSError):
             super().flush()
-
-    def close(self) -> None:
-        """Leave the stream below open: others write to it too."""
-        self.flush()
 
 
 def _leave(*_: object) -> None:

@@ -17,14 +17,11 @@ from unsplit.data.array_files import ContentCheck
 from unsplit.data.cells import (
     USUAL,
     Groups,
-    batches_in,
-    clusterings_in,
     groups_in,
     matrix_of,
     natural,
     require_key,
 )
-from unsplit.data.readers.tables import listing
 from unsplit.errors import InputError
 from unsplit.estimator import ClusterMerger, refined_labels_of
 from unsplit.merging.saved_merges import FORMAT as TREE_FORMAT
@@ -32,9 +29,6 @@ from unsplit.merging.saved_merges import content_of_tree, fields_of_tree
 from unsplit.merging.tree import MergeTree
 
 __all__ = ["merge", "tree"]
-
-# Where scanpy.tl.leiden writes.
-DEFAULT_COLUMN = "leiden"
 
 # A merged group is called after its members; of more than four, only three are named.
 MOST_NAMED = 4
@@ -45,7 +39,7 @@ MOST_DRAWN = 500
 
 def merge(
     adata: Any,
-    groupby: str = DEFAULT_COLUMN,
+    groupby: str = "leiden",
     use_rep: str | None = USUAL,
     batch_key: str | None = None,
     key_added: str = "unsplit",
@@ -124,17 +118,9 @@ def merge(
             f"key_added must differ from groupby, got {groupby!r} for both; otherwise the clusters "
             "that are merged would be lost."
         )
-    if groupby == DEFAULT_COLUMN and groupby not in adata.obs:
-        names = clusterings_in(adata.obs)
-        if names:
-            raise InputError(
-                f"adata.obs has no column {groupby!r}, the default of groupby, and these look like "
-                f"clusterings: {listing(names)}; write unsplit.anndata.merge(adata, "
-                f"groupby={names[0]!r})."
-            )
-    groups = groups_in(_column(adata, groupby), f"adata.obs[{groupby!r}]")
+    groups = groups_in(_column(adata, groupby))
     batch, of_cells = (
-        None if key is None else batches_in(_column(adata, key)) for key in (batch_key, groups_key)
+        None if key is None else np.asarray(_column(adata, key)) for key in (batch_key, groups_key)
     )
     X, used = matrix_of(adata, use_rep, "adata")
     merger = ClusterMerger(random_state=random_state, **options)

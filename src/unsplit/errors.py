@@ -4,10 +4,13 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
+from inspect import signature
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -136,6 +139,24 @@ def option(name: str, value: object = None) -> str:
     if isinstance(value, str):
         return f'{name}="{value}"'
     return f"{name}={value if is_number(value) else shown(value)}"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def refuses_old_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function say what to write instead of options that it once had."""
+    known = signature(function).parameters.keys()
+
+    @wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        unknown = options.keys() - known
+        if unknown:
+            import_module("unsplit.old_names").refuse_options(sorted(unknown))
+        return function(*args, **options)
+
+    return checked
 
 
 _PACKAGE = os.path.dirname(__file__) + os.sep

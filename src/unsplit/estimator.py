@@ -29,7 +29,15 @@ from unsplit.data.rows.kinds import (
     warn_of_scales,
 )
 from unsplit.devices import generator_of, memory_errors, usual_settings
-from unsplit.errors import InputError, LabelsWarning, check_choice, check_whole, shown, warn
+from unsplit.errors import (
+    InputError,
+    LabelsWarning,
+    check_choice,
+    check_whole,
+    refuses_old_options,
+    shown,
+    warn,
+)
 from unsplit.merging.api import MATRICES_OF_SCORES, check_memory, merge_with
 from unsplit.merging.neighbours.graph import (
     EUCLIDEAN,
@@ -140,6 +148,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     1  0 + 1     2  kept apart
     """
 
+    @refuses_old_options
     def __init__(
         self,
         n_clusters: int | Sequence[int | None] | None = None,
@@ -335,7 +344,26 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return graph if same else replace(graph, source=OTHER_FEATURES)
 
     def fit_predict(self, X: Any, y: Any = None, **of_rows: Any) -> Index:
-        """Merge an over-clustering of X as :meth:`fit` does, and return ``labels_``."""
+        """Merge an over-clustering of X and return the merged labels.
+
+        Parameters
+        ----------
+        X, y, **of_rows
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            ``labels_``.
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> merged = unsplit.ClusterMerger(random_state=0).fit_predict(X, initial_labels=labels)
+        >>> merged[[0, 150, 250]]
+        array([0, 0, 1])
+        """
         return self.fit(X, y, **of_rows).labels_
 
     def predict(self, X: Any) -> Index:

@@ -1,5 +1,7 @@
 """Former names, and what to write now; asked only about a name that does not exist."""
 
+from collections.abc import Iterable
+
 from unsplit import errors
 
 _OF_TRAINING = "unsplit.networks.training.progress"
@@ -12,6 +14,22 @@ MOVED = {
     "NeighbourGraph": "unsplit.merging.neighbours.graph",
     "PairwiseWasserstein": "unsplit.pairwise.wasserstein",
     "verify_folder": "unsplit.data.saving",
+}
+
+_RANKING = 'write rank_by="tv", "edges" or another ranking; linkage is always average'
+_CONSTRAINTS = 'write constraints={"must_link": [(3, 7)], "cannot_link": [(1, 2)]}'
+_BOUNDS = "write n_clusters=(fewest, most), where one may be None"
+_TRAINING = "write training=unsplit.TrainConfig({}=...)"
+# Options in Python that are gone, and what to do now.
+PYTHON_OPTIONS = {
+    **dict.fromkeys(("strategy", "statistic", "linkage"), _RANKING),
+    **dict.fromkeys(("must_link", "cannot_link"), _CONSTRAINTS),
+    **dict.fromkeys(("min_clusters", "max_clusters"), _BOUNDS),
+    **{name: _TRAINING.format(name) for name in ("epochs", "loss", "augment")},
+    "rule": "pass it to unsplit.merge, with distances of unsplit.pairwise_tvd",
+    "holdout": "write cv=0.2 for a share to hold out",
+    "layer": 'write use_rep="layers/NAME"',
+    "use_raw": 'write use_rep="raw"',
 }
 
 _NUMBER = "type --n-clusters 8-20, --n-clusters 8- or --n-clusters -20"
@@ -43,6 +61,13 @@ def refuse_name(name: str) -> None:
     """
     if name in MOVED:
         raise ImportError(f"unsplit.{name} has moved; write from {MOVED[name]} import {name}.")
+
+
+def refuse_options(names: Iterable[str]) -> None:
+    """Raise an error if one of these options in Python is a former one."""
+    for name in names:
+        if name in PYTHON_OPTIONS:
+            raise errors.InputError(f"{name} is gone; {PYTHON_OPTIONS[name]}.")
 
 
 def instead_of(option: str) -> str | None:

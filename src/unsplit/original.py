@@ -24,7 +24,7 @@ from unsplit.devices import (
     memory_errors,
     private_randomness,
 )
-from unsplit.errors import InputError, check_choice, check_whole, shown
+from unsplit.errors import InputError, check_choice, check_whole, refuses_old_options, shown
 from unsplit.merging.decision import Always
 from unsplit.merging.loop import MergeState, agglomerate
 from unsplit.merging.pairs import Linked, Pairs
@@ -64,6 +64,7 @@ CHUNK_MIB = 64
 SCORED_AT_ONCE = 256
 
 
+@refuses_old_options
 def paper(
     X: Any,
     labels: ArrayLike,

@@ -30,6 +30,7 @@ from unsplit.errors import (
     SmallClusterWarning,
     check_type,
     option,
+    refuses_old_options,
     shown,
 )
 from unsplit.networks.registry import BEST, Backbone, recipe_of, refuse_for_classifiers
@@ -284,6 +285,7 @@ class Selection:
         return "\n".join(lines)
 
 
+@refuses_old_options
 def select(
     X: Any,
     labels: ArrayLike,

@@ -359,6 +359,28 @@ def test_an_interrupt_while_loading_is_one_line(wait):
         assert errors.splitlines()[-1] == "unsplit: interrupted"
 
 
+def test_an_interrupt_between_loading_and_running_is_one_line():
+    program = """
+import os, signal
+real = signal.signal
+real(signal.SIGINT, signal.default_int_handler)
+def interrupted(number, handler):
+    real(number, handler)
+    if handler is signal.default_int_handler:
+        os.kill(os.getpid(), signal.SIGINT)
+signal.signal = interrupted
+from unsplit.__main__ import start
+start()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--version"],
+        capture_output=True,
+        env=ENVIRONMENT,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (130, "unsplit: interrupted\n")
+
+
 def test_little_is_loaded_before_an_interrupt_can_be_told_in_one_line():
     program = "import sys, unsplit.__main__; print({'typing', 're', 'click'} & {*sys.modules})"
     found = subprocess.run(

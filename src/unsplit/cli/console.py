@@ -5,7 +5,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -27,36 +27,20 @@ PAUSE = 1.0
 
 
 class Events(Reporter):
-    """Writes what happens to standard error, one JSON object per line; see docs/progress.md.
+    """Writes what happens to standard error, one JSON object per line; see docs/progress.md."""
 
-    Examples
-    --------
-    >>> events = Events(write=print)
-    >>> events.on_phase("merging")
-    {"event": "started", "phase": "merging"}
-    >>> events.on_progress(3, 7)
-    {"event": "progress", "phase": "merging", "done": 3, "total": 7}
-    """
-
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.perf_counter,
-        write: Callable[[str], None] | None = None,
-    ) -> None:
-        self._clock = clock
-        self._write = write or (lambda line: click.echo(line, err=True))
+    def __init__(self) -> None:
         self._phase, self._last = "", -PAUSE
         self._accuracy: float | None = None
-        self._said: dict[str, Any] = {}
 
     def event(self, event: str, **content: Any) -> None:
         """Write one event."""
-        self._write(json.dumps({"event": event} | content, allow_nan=False))
+        click.echo(json.dumps({"event": event} | content, allow_nan=False), err=True)
 
     def on_phase(self, name: str) -> None:
         """Say that a phase has started."""
-        self._phase, self._last = name, self._clock() - PAUSE
-        self._accuracy, self._said = None, {}
+        self._phase, self._last = name, time.perf_counter() - PAUSE
+        self._accuracy = None
         self.event("started", phase=name)
 
     def on_progress(self, done: int, total: int) -> None:
@@ -78,10 +62,10 @@ class Events(Reporter):
         self._progress(False, epoch=record.epoch)
 
     def _progress(self, is_last: bool, **content: Any) -> None:
-        now = self._clock()
-        if content == self._said or (now - self._last < PAUSE and not is_last):
+        now = time.perf_counter()
+        if now - self._last < PAUSE and not is_last:
             return
-        self._last, self._said = now, content
+        self._last = now
         if self._accuracy is not None:
             content = content | {"accuracy": round(self._accuracy, 4)}
         self.event("progress", phase=self._phase, **content)

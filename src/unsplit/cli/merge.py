@@ -141,9 +141,7 @@ what_to_write = options.under(
 @metric
 @what_to_write
 @options.as_json
-@options.packed("run", Run)
 def merge(
-    run: Run,
     must_link: list[list[str]],
     cannot_link: list[list[str]],
     constraints: str | None,
@@ -151,7 +149,7 @@ def merge(
     also: tuple[str, ...],
     report: bool,
     picture: str | None,
-    **when: Any,
+    **more: Any,
 ) -> None:
     """Merge the clusters of DATA that belong together.
 
@@ -166,6 +164,7 @@ def merge(
     versions, seed, numbers), distances.npz, tree.npz, linkage.npy and manifest.json (checksums).
     With --report it also writes report.html, the page to look at.
     """
+    run, when = Run.taken_from(more), more
     extra = [*also, "report"] if report else list(also)
     outputs.check_extra(extra, run.data, picture)
     known = _known(must_link, cannot_link, constraints)
@@ -264,8 +263,7 @@ def merge_into(
     ),
 )
 @options.as_json
-@options.packed("run", Run)
-def distances(run: Run, also: tuple[str, ...]) -> None:
+def distances(also: tuple[str, ...], **more: Any) -> None:
     """Compare all pairs of clusters in DATA, without merging any.
 
     The command writes pairs.csv (the total variation distance of every pair, which is at least
@@ -273,6 +271,7 @@ def distances(run: Run, also: tuple[str, ...]) -> None:
     unsplit.PairwiseTVD.load), distances.json (settings, versions, seed) and manifest.json
     (checksums).
     """
+    run = Run.taken_from(more)
 
     def work(at: Started) -> Any:
         with at.console.stage("training"):

@@ -1,20 +1,16 @@
 """Options that commands share, as values, and how --help groups them."""
 
 import csv
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial, wraps
-from inspect import signature
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import click
 
 from unsplit.data.readers.api import read
 from unsplit.data.readers.observations import Observations
-from unsplit.data.readers.shards import shards_of
 from unsplit.errors import shown
 from unsplit.networks.registry import RECIPES
 from unsplit.networks.training.loop import TrainConfig
@@ -45,6 +41,11 @@ class Input:
     drop: tuple[str, ...] = ()
     scale: bool = False
     use_rep: str | None = None
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> Self:
+        """Take those values out of the options of a command that are fields of this."""
+        return cls(**{f.name: options.pop(f.name) for f in fields(cls) if f.name in options})
 
     @property
     def named(self) -> list[str | None]:
@@ -121,47 +122,7 @@ def under(heading: str, *options: Decorator) -> Decorator:
     return decorate
 
 
-def packed(name: str, make: Callable[..., object]) -> Decorator:
-    """Pass those values of options that ``make`` takes to the command as one object.
-
-    Examples
-    --------
-    >>> box = packed("box", lambda wide, high=3: (wide, high))
-    >>> box(lambda box, colour: f"{colour} {box}")(wide=2, colour="red")
-    'red (2, 3)'
-    """
-    taken = list(signature(make).parameters)
-
-    def decorate(command: Any) -> Any:
-        @wraps(command)
-        def with_object(**given: Any) -> Any:
-            made = make(**{option: given.pop(option) for option in taken if option in given})
-            return command(**{name: made}, **given)
-
-        return with_object
-
-    return decorate
-
-
 # --- what is typed, as values ---------------------------------------------------------------------
-
-
-def one_source(context: Any, parameter: Any, given: tuple[str, ...]) -> str:
-    """Take one file or folder, or several .tar files as one; a callback for click.
-
-    Examples
-    --------
-    >>> one_source(None, None, ("cells.csv",))
-    'cells.csv'
-    """
-    if len(given) == 1:
-        return given[0]
-    folder = os.path.dirname(given[0]) or "."
-    if sorted(map(Path, given)) == shards_of(folder):
-        return folder
-    raise click.UsageError(
-        f"got {len(given)} files; pass one file or folder, or all .tar files of a folder."
-    )
 
 
 def names(context: Any, parameter: Any, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -238,9 +199,7 @@ def folds(context: Any, parameter: Any, given: str) -> int | float | str:
 
 # --- data -----------------------------------------------------------------------------------------
 
-data = click.argument(
-    "data", type=click.Path(), nargs=-1, required=True, metavar="DATA", callback=one_source
-)
+data = click.argument("data", type=click.Path())
 
 listed = partial(click.option, multiple=True, callback=names, metavar="A,B,…")
 

@@ -319,7 +319,7 @@ def write_cells(
     with open_cells(Path(data)) as cells:
         known = labels in cells.obs
         column = cells.obs[labels] if known else read.labels
-        groups = groups_in(column, f"labels of {data}")
+        groups = groups_in(column)
         uns = {colours: cells.uns.get(colours)}
     settings = merger.get_params(deep=False)
     params |= {name: value for name, value in settings.items() if name not in NO_SETTINGS}

@@ -63,9 +63,7 @@ TAKES = {"k-means": ("n_clusters", "seed"), "greedy": ("n_clusters", "size")}
 @options.columns
 @options.seed
 @options.as_json
-@options.packed("source", Input)
 def overcluster(
-    source: Input,
     out: str,
     method: str,
     as_json: bool,
@@ -73,6 +71,7 @@ def overcluster(
     **choices: Any,
 ) -> None:
     """Cut DATA into many small clusters."""
+    source = Input.taken_from(choices)
     given = {name: value for name, value in choices.items() if value is not None}
     _check(method, given)
     if method == "k-means":

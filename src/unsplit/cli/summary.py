@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from unsplit._typing import Index
-from unsplit.data.labels import is_missing
+from unsplit.data.labels import encode_labels
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.tables import listing
 from unsplit.merging.decision import CANNOT_LINK, UNCLEAR, Merge
@@ -113,10 +113,7 @@ def of_data(read: Observations) -> list[str]:
     >>> of_data(Observations(np.eye(3), ["x", "y", "z"], np.arange(3), np.array([1, 1, 2])))[0]
     'Read 3 observations in 2 clusters.'
     """
-    labels = np.asarray(read.labels)
-    if labels.dtype.kind in "iu":
-        labels = np.unique(labels)
-    n_clusters = len(set(map(str, labels[~is_missing(labels)])))
+    n_clusters = len(encode_labels(np.asarray(read.labels)).cluster_ids)
     counts = f"{counted(len(read.row_ids), 'observation')} in {counted(n_clusters, 'cluster')}"
     return [f"Read {counts}.", *of_features(read, "Using")]
 

@@ -1,4 +1,4 @@
-"""What Unsplit takes from an AnnData or an .h5ad file: a matrix, clusters and batches."""
+"""What Unsplit takes from an AnnData or an .h5ad file: a matrix, and clusters."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.data.labels import is_gap, is_missing
+from unsplit.data.labels import as_named, encode_labels
 from unsplit.data.readers.tables import held
 from unsplit.errors import InputError
 
@@ -91,56 +91,32 @@ class Groups:
         return np.array([*self.names, None], object)[self.codes]
 
 
-def groups_in(column: Any, where: str) -> Groups:
+def groups_in(column: Any) -> Groups:
     """Find the clusters in a column of ``obs``; "-1" and missing values are noise.
 
     Parameters
     ----------
     column : pandas.Series, Categorical or array
         Its categories set the order of the clusters; those without cells are left out.
-    where : str
-        What to call the column in messages.
 
     Examples
     --------
-    >>> groups = groups_in(np.array(["10", "2", "-1", None], object), "adata.obs['leiden']")
+    >>> groups = groups_in(np.array(["10", "2", "-1", None], object))
     >>> groups.names, groups.codes.tolist()
     (['2', '10'], [1, 0, -1, -1])
     """
+    encoded = encode_labels(np.asarray(column))
+    found = list(map(str, encoded.cluster_ids.tolist()))
     kinds = getattr(getattr(column, "dtype", None), "categories", None)
-    values = np.asarray(column).astype(object)
-    noise = is_missing(values)
-    if noise.all():
-        raise InputError(f"{where} is missing for every cell; name a column of clusters.")
-    names = _names(values[~noise], where)
-    found = set(names)
-    categories = list(map(_as_text, sorted(found, key=natural) if kinds is None else kinds))
-    order = [name for name in categories if name in found]
-    if len(order) < 2:
-        raise InputError(
-            f"{where} has only one cluster ({order[0]!r}), so there is nothing to merge; cluster "
-            "at a higher resolution first, or name another column."
-        )
-    place = {name: i for i, name in enumerate(order)}
-    codes = np.full(len(values), -1, np.int64)
-    codes[~noise] = [place[name] for name in names]
-    return Groups(order, codes, categories)
-
-
-def batches_in(column: Any) -> NDArray[Any]:
-    """Return the batch of every cell as text; None where it is missing.
-
-    Parameters
-    ----------
-    column : pandas.Series or array
-
-    Examples
-    --------
-    >>> batches_in(np.array(["donor 1", None], object)).tolist()
-    ['donor 1', None]
-    """
-    values = np.asarray(column).astype(object)
-    return np.array([None if is_gap(value) else _as_text(value) for value in values], object)
+    if kinds is None:
+        categories = sorted(found, key=natural)
+    else:
+        categories = list(map(str, as_named(np.asarray(kinds)).tolist()))
+    used = set(found)
+    names = [name for name in categories if name in used]
+    place = {name: i for i, name in enumerate(names)}
+    codes = np.array([*(place[name] for name in found), -1])
+    return Groups(names, codes[encoded.clusters], categories)
 
 
 def require_key(what: str, name: str, known: Iterable[Any], where: str, plural: str) -> None:
@@ -166,27 +142,6 @@ def require_key(what: str, name: str, known: Iterable[Any], where: str, plural: 
         raise InputError(f"{where} has no {what} {name!r} ({held(names, name, plural)}).")
 
 
-def clusterings_in(obs: Any) -> list[str]:
-    """Columns of ``obs`` that look like clusterings, those named like one first.
-
-    Parameters
-    ----------
-    obs : pandas.DataFrame
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> clusterings_in(pd.DataFrame({"x": [0.5, 1.5], "phase": ["S", "G1"], "louvain": [0, 1]}))
-    ['louvain', 'phase']
-    """
-    found = []
-    for name in obs.columns:
-        column = obs[name]
-        if column.dtype.kind in "OSUiub" and 2 <= column.nunique() <= max(2, len(column) // 4):
-            found.append(str(name))
-    return sorted(found, key=lambda name: not re.search("leiden|louvain|cluster", name.lower()))
-
-
 def _in_memory(values: Any) -> Any:
     """Read what is backed by a file, and turn frames and views into plain arrays."""
     for method in ("to_memory", "compute", "to_numpy"):  # sparse on disk, dask, data frames
@@ -204,23 +159,6 @@ def _check_counts(values: Any, name: str, where: str) -> None:
         f"{name} of {where} holds values that are not counts, such as {present[wrong][0]:.4g}; "
         f"name the layer that has the raw counts, or use a representation such as {USUAL}."
     )
-
-
-def _names(values: NDArray[Any], where: str) -> list[str]:
-    """Labels as text; measurements are refused."""
-    for value in values:
-        if isinstance(value, (float, np.floating)) and value != np.rint(value):
-            raise InputError(
-                f"{where} holds measurements, such as {value:.4g}, instead of clusters; name a "
-                "column of clusters."
-            )
-    return [_as_text(value) for value in values]
-
-
-def _as_text(value: Any) -> str:
-    """Text as it is, and whole numbers without a decimal point: a gap makes integers floats."""
-    whole = isinstance(value, (float, np.floating)) and value == np.rint(value)
-    return str(int(value)) if whole else str(value)
 
 
 def natural(name: str) -> list[tuple[bool, int, str]]:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from unsplit._typing import Index, Node
 from unsplit.data.labels import refuse_annotated
 from unsplit.devices import available_memory, check_seed, memory_errors, require_memory
-from unsplit.errors import InputError, option
+from unsplit.errors import InputError, option, refuses_old_options
 from unsplit.merging import limits
 from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Always, Auto, Merge, Rule, Stability
 from unsplit.merging.loop import agglomerate, merge_allowed
@@ -47,6 +47,7 @@ FEWER_CLUSTERS = (
 )
 
 
+@refuses_old_options
 def merge(
     distances: PairwiseTVD | PairwiseWasserstein | ArrayLike,
     n_clusters: int | Sequence[int | None] | None = None,

@@ -47,6 +47,7 @@ from unsplit.errors import (
     is_number,
     is_whole,
     option,
+    refuses_old_options,
     shown,
     warn,
 )
@@ -111,6 +112,7 @@ FEWER_CLUSTERS = (
 LESS_DATA = "use fewer features, fewer clusters, a smaller backbone or a smaller batch_size"
 
 
+@refuses_old_options
 def pairwise_tvd(
     X: Any,
     labels: ArrayLike,

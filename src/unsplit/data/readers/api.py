@@ -19,7 +19,15 @@ from unsplit.data.readers.observations import (
 )
 from unsplit.data.readers.shards import find_samples, shards_of
 from unsplit.data.readers.tables import Progress
-from unsplit.errors import InputError, check_flag, check_path, check_type, option, shown
+from unsplit.errors import (
+    InputError,
+    check_flag,
+    check_path,
+    check_type,
+    option,
+    refuses_old_options,
+    shown,
+)
 
 READERS: dict[str, Callable[..., tuple[Any, FileList]]] = {
     "images": read_images,
@@ -28,6 +36,7 @@ READERS: dict[str, Callable[..., tuple[Any, FileList]]] = {
 }
 
 
+@refuses_old_options
 def read(
     path: str | os.PathLike[str],
     labels: str | os.PathLike[str] | None = None,

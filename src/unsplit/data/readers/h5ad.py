@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsplit.data.cells import batches_in, groups_in, matrix_of, require_key
+from unsplit.data.cells import groups_in, matrix_of, require_key
 from unsplit.data.readers.broken import reading, refuse_unreadable
 from unsplit.data.readers.columns import RowIds
 from unsplit.data.readers.observations import BATCH_NAMES, LABEL_NAMES, Observations, values_of_rows
@@ -119,10 +119,10 @@ def read_cells(
         rows = RowIds(path, names if named else np.arange(len(names)), named)
         own: dict[str, Any] = {}
         if batch is not None and batch in cells.obs:
-            own[batch] = batches_in(cells.obs[batch])
+            own[batch] = np.asarray(cells.obs[batch])
         within = values_of_rows(own, batch, rows, BATCH_NAMES)
         if labels is not None and labels in cells.obs:
-            own[labels] = groups_in(cells.obs[labels], f"column {labels!r} of {path}").labels
+            own[labels] = groups_in(cells.obs[labels]).labels
         found = values_of_rows(own, labels, rows, LABEL_NAMES)
     return Observations(X, None, rows.ids, found, within, representation=used)
 
