@@ -214,12 +214,8 @@ def mean_distances(values: Any, sizes: Index) -> Matrix:
         values = values - np.median(values, axis=0)
     total = np.zeros((len(sizes), len(sizes)))
     done = 0
-    for sums in pairwise_distances_chunked(
-        values,
-        reduce_func=lambda distances, _: np.add.reduceat(distances, starts, axis=1),
-        metric="euclidean",
-        working_memory=CHUNK_MIB,
-    ):
+    for block in pairwise_distances_chunked(values, working_memory=CHUNK_MIB):
+        sums = np.add.reduceat(block, starts, axis=1)
         np.add.at(total, clusters[done : done + len(sums)], sums)
         done += len(sums)
     return total / sizes / sizes[:, None]
