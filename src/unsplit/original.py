@@ -17,7 +17,6 @@ from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import numeric_matrix, observations
 from unsplit.devices import (
-    BLOCK_ELEMENTS,
     check_seed,
     choose_device,
     generator_of,
@@ -252,9 +251,7 @@ def accuracies(
     sizes = np.bincount(own[~held_out])
     k = len(sizes)
     usual = settings.config(recipe.training_for(draws_in_epoch(len(train), k)))
-    # Plain Adam, in batches whose scores are computed at once.
-    batch_size = max(1, min(usual.batch_size, BLOCK_ELEMENTS // k))
-    config = replace(usual, weight_decay=0.0, averaging=0.0, batch_size=batch_size)
+    config = replace(usual, weight_decay=0.0, averaging=0.0)  # plain Adam
     augment = False if usual.augment == "auto" else usual.augment
     lent_on = rows.device if is_users(settings.backbone, augment) else None
     with private_randomness(int(rng.integers(2**63)), lent_on):
