@@ -120,15 +120,14 @@ class LipschitzMaps(nn.Module):
     def __init__(self, n_models: int, n_maps: int, n_features: int) -> None:
         super().__init__()
         self.n_models = n_models
-        self.folding = nn.ModuleList(
-            [FoldingMaps(n_models, n_maps, n_features, width) for width in WIDTHS]
-        )
+        self.folding = [FoldingMaps(n_models, n_maps, n_features, width) for width in WIDTHS]
         self.radial = RadialMaps(n_models, n_maps, n_features)
+        self.kinds = nn.ModuleList([*self.folding, self.radial])  # so torch finds their parameters
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """Outputs for x (M or 1, b, n_features), of each kind of shape (M, maps, b, outputs)."""
         identity = x[:, None].expand(self.n_models, -1, -1, -1)
-        return [identity, *(maps(x) for maps in self.folding), self.radial(x)]
+        return [identity, *(maps(x) for maps in self.kinds)]
 
     def optimizer(self) -> torch.optim.Adam:
         """Adam with steps small enough for :meth:`make_orthonormal`."""
