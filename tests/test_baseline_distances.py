@@ -91,12 +91,10 @@ def test_many_chunks_give_what_one_gives(distance, monkeypatch):
 def test_chunks_keep_memory_below_all_pairs(monkeypatch):
     seen = []
 
-    def watch(values, reduce_func, **options):
-        def reduce(distances, start):
-            seen.append(distances.shape)
-            return reduce_func(distances, start)
-
-        return whole(values, reduce_func=reduce, **options)
+    def watch(values, **options):
+        for block in whole(values, **options):
+            seen.append(block.shape)
+            yield block
 
     whole = original.pairwise_distances_chunked
     monkeypatch.setattr(original, "pairwise_distances_chunked", watch)

@@ -249,9 +249,9 @@ def test_greedy_equals_the_loop_on_grids_full_of_ties(R, size, data):
     np.testing.assert_array_equal(found, slow_greedy(R, n_clusters, size))
 
 
-@pytest.mark.parametrize("block", [1, 500])
-def test_greedy_equals_the_loop_whatever_the_block_size(monkeypatch, block):
-    monkeypatch.setattr(overclustering, "BLOCK_ELEMENTS", block)
+@pytest.mark.parametrize("at_once", [1, 500])
+def test_greedy_equals_the_loop_however_many_are_computed_at_once(monkeypatch, at_once):
+    monkeypatch.setattr(overclustering, "AT_ONCE", at_once)
     R = blobs(np.random.default_rng(1), 70, 6)
     found = greedy_dense(R, 6, 9)
     np.testing.assert_array_equal(found, slow_greedy(R, 6, 9))

@@ -1,7 +1,7 @@
 """The paper's method as published, in one call."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import Rows, canonical_order
 from unsplit.data.rows.kinds import numeric_matrix, observations
 from unsplit.devices import (
-    BLOCK_ELEMENTS,
     check_seed,
     choose_device,
     generator_of,
@@ -48,7 +47,7 @@ from unsplit.networks.registry import (
     recipe_of,
 )
 from unsplit.networks.training.group import Fold, balanced_draws, draws_in_epoch
-from unsplit.networks.training.loop import Augment, TrainConfig, Training
+from unsplit.networks.training.loop import TrainConfig, Training
 from unsplit.pairwise.api import Settings, kind_for
 from unsplit.pairwise.divergences import nothing_held_out
 
@@ -152,7 +151,10 @@ def paper(
         else:
             rng, recipe = generator_of(random_state), recipe_for(backbone, rows)
             statistic = "balanced accuracy"
-            estimate = Accuracies(rows, order, clusters, settings, recipe, distance, rng)
+
+            def estimate(groups: Index) -> Matrix:
+                return accuracies(groups, rows, order, clusters, settings, recipe, distance, rng)
+
             matrix = estimate(np.arange(len(sizes)))
             ranking = Retrained(matrix, statistic, estimate, int(n_clusters))
         # Encoded names of the clusters, which the tree is numbered by, and back.
@@ -212,87 +214,11 @@ def mean_distances(values: Any, sizes: Index) -> Matrix:
         values = values - np.median(values, axis=0)
     total = np.zeros((len(sizes), len(sizes)))
     done = 0
-    for sums in pairwise_distances_chunked(
-        values,
-        reduce_func=lambda distances, _: np.add.reduceat(distances, starts, axis=1),
-        metric="euclidean",
-        working_memory=CHUNK_MIB,
-    ):
+    for block in pairwise_distances_chunked(values, working_memory=CHUNK_MIB):
+        sums = np.add.reduceat(block, starts, axis=1)
         np.add.at(total, clusters[done : done + len(sums)], sums)
         done += len(sums)
     return total / sizes / sizes[:, None]
-
-
-@dataclass(frozen=True, eq=False)
-class Accuracies:
-    """Held-out balanced accuracies between groups of clusters, by a new network each time.
-
-    Parameters
-    ----------
-    rows : Rows
-    order, clusters : ndarrays of shape (n,)
-        The rows in clusters, and the cluster of each, from 0.
-    settings : Settings
-    recipe : Recipe
-    head : str
-        One of :data:`HEADS`.
-    rng : numpy.random.Generator
-    """
-
-    rows: Rows
-    order: Index
-    clusters: Index
-    settings: Settings
-    recipe: Recipe
-    head: str
-    rng: np.random.Generator
-
-    def __call__(self, groups: Index) -> Matrix:
-        """Split, train, and count how often held-out rows score higher for their own group."""
-        own = groups[self.clusters]
-        held_out = split(own, self.rng)
-        train, test = self.order[~held_out], self.order[held_out]
-        fold = Fold(train, test, test)
-        of_rows = np.full(len(self.rows), -1)
-        of_rows[self.order] = own
-        lent = is_users(self.settings.backbone, self._augment)
-        where = self.rows.device if lent else None
-        with private_randomness(int(self.rng.integers(2**63)), where):
-            network = self._network(fold, np.bincount(own[~held_out]))
-            self._train(network, fold, of_rows)
-            rates = hit_rates(network, self.rows, test, of_rows[test])
-        return (rates + rates.T) / 2
-
-    def _train(self, network: Network, fold: Fold, clusters: Index) -> None:
-        """Until A no longer rises; the weights with the highest A are kept."""
-        Training(
-            [network],
-            self.rows,
-            torch.from_numpy(clusters).to(self.rows.device),
-            [fold],
-            self._config(len(fold.train), network.head.n_clusters),
-            self.rng,
-            draw=every_row,
-        ).run()
-
-    def _network(self, fold: Fold, sizes: Index) -> Network:
-        k, rows = len(sizes), self.rows
-        network = build_network(rows, fold, self.recipe, k, "pairwise", self._augment)
-        make, loss = HEADS[self.head]
-        head = make(network.head.in_features, k).to(rows.device)
-        head.loss_function = partial(weighted, loss, torch.from_numpy(sizes).to(rows.device))
-        return Network(network.backbone, head, network.most_at_once)
-
-    @property
-    def _augment(self) -> Augment:
-        given = self.settings.config().augment
-        return False if given == "auto" else given
-
-    def _config(self, n: int, k: int) -> TrainConfig:
-        """Plain Adam, in batches whose scores are computed at once."""
-        usual = self.settings.config(self.recipe.training_for(draws_in_epoch(n, k)))
-        batch_size = max(1, min(usual.batch_size, BLOCK_ELEMENTS // k))
-        return replace(usual, weight_decay=0.0, averaging=0.0, batch_size=batch_size)
 
 
 HEADS: dict[str, tuple[Callable[[int, int], ScoreHead], Any]] = {
@@ -300,6 +226,46 @@ HEADS: dict[str, tuple[Callable[[int, int], ScoreHead], Any]] = {
     "pairs": (PairMatrixHead, pair_matrix_loss),
 }
 """Last layers by name, each with the paper's loss."""
+
+
+def accuracies(
+    groups: Index,
+    rows: Rows,
+    order: Index,
+    clusters: Index,
+    settings: Settings,
+    recipe: Recipe,
+    head: str,
+    rng: np.random.Generator,
+) -> Matrix:
+    """Train a new network, and count how often held-out rows score higher for their own group.
+
+    ``order`` are the rows in clusters, and ``clusters`` the cluster of each; ``groups`` are the
+    groups of these clusters.
+    """
+    own = groups[clusters]
+    held_out = split(own, rng)
+    train, test = order[~held_out], order[held_out]
+    fold = Fold(train, test, test)
+    of_rows = np.full(len(rows), -1)
+    of_rows[order] = own
+    sizes = np.bincount(own[~held_out])
+    k = len(sizes)
+    usual = settings.config(recipe.training_for(draws_in_epoch(len(train), k)))
+    config = replace(usual, weight_decay=0.0, averaging=0.0)  # plain Adam
+    augment = False if usual.augment == "auto" else usual.augment
+    lent_on = rows.device if is_users(settings.backbone, augment) else None
+    with private_randomness(int(rng.integers(2**63)), lent_on):
+        built = build_network(rows, fold, recipe, k, "pairwise", augment)
+        make, loss = HEADS[head]
+        last = make(built.head.in_features, k).to(rows.device)
+        last.loss_function = partial(weighted, loss, torch.from_numpy(sizes).to(rows.device))
+        network = Network(built.backbone, last, built.most_at_once)
+        on_device = torch.from_numpy(of_rows).to(rows.device)
+        # Until A no longer rises; the weights with the highest A are kept.
+        Training([network], rows, on_device, [fold], config, rng, draw=every_row).run()
+        rates = hit_rates(network, rows, test, of_rows[test])
+    return (rates + rates.T) / 2
 
 
 def split(clusters: Index, rng: np.random.Generator) -> Any:

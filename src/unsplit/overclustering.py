@@ -8,8 +8,8 @@ import math
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
@@ -20,11 +20,8 @@ from unsplit.errors import InputError, check_whole, is_number, numeric_array, op
 
 __all__ = ["artificial", "default_clusterer", "greedy_dense", "overcluster"]
 
-# float64 distances computed at once (128 MiB).
-BLOCK_ELEMENTS = 2**24
-
-# Candidates looked at again in the first round of a search; each round doubles it.
-FIRST_BATCH = 32
+# Observations whose distances to all others are computed at once.
+AT_ONCE = 32
 
 
 def overcluster(X: Any, clusterer: Any = None, random_state: object = None) -> NDArray[np.int64]:
@@ -209,8 +206,8 @@ def greedy_dense(R: ArrayLike, n_clusters: int, size: int) -> NDArray[np.int64]:
 
     Notes
     -----
-    The cost is somewhat more than all n² distances once.  Memory holds blocks of 128 MiB, never an
-    (n, n) array.
+    The cost is somewhat more than all n² distances once.  Memory holds the distances of 32
+    observations, never an (n, n) array.
 
     Examples
     --------
@@ -232,7 +229,7 @@ def greedy_dense(R: ArrayLike, n_clusters: int, size: int) -> NDArray[np.int64]:
     for cluster in range(n_clusters):
         free = np.flatnonzero(labels < 0)
         seed = _densest(points, free, sums, size)
-        distances = _distances(points[[seed]], points[free])[0]
+        distances = cdist(points[[seed]], points[free])[0]
         labels[free[np.argsort(distances, kind="stable")[:size]]] = cluster
     return labels
 
@@ -243,25 +240,15 @@ def _densest(points: Matrix, free: Index, sums: Matrix, size: int) -> int:
     ``sums`` holds these sums from earlier searches.  Since then they can only have grown, so only
     candidates are computed again whose old sum is not above the smallest new one.
     """
-    current, batch = np.full(len(sums), np.inf), FIRST_BATCH
-    step = max(1, BLOCK_ELEMENTS // len(free))
-    while True:
-        best = int(current.argmin())
-        rows = free[(sums[free] <= current[best]) & np.isinf(current[free])]
-        if not len(rows):
-            return best
-        rows = rows[np.argsort(sums[rows], kind="stable")[:batch]]
-        for some in np.split(rows, range(step, len(rows), step)):
-            between = torch.from_numpy(_distances(points[some], points[free]))
-            nearest = between.topk(size, largest=False).values.numpy()
-            sums[some] = current[some] = nearest.sum(axis=1)
-        batch *= 2
-
-
-def _distances(some: Matrix, points: Matrix) -> Matrix:
-    """Euclidean distances from differences, which are exact to the last digits."""
-    exact = "donot_use_mm_for_euclid_dist"
-    found: Matrix = torch.cdist(
-        torch.from_numpy(some), torch.from_numpy(points), 2.0, exact
-    ).numpy()
-    return found
+    candidates = free[np.argsort(sums[free], kind="stable")]
+    smallest = np.inf
+    for start in range(0, len(candidates), AT_ONCE):
+        some = candidates[start : start + AT_ONCE]
+        if sums[some[0]] > smallest:
+            break
+        # Computed from differences, distances are exact to the last digits.
+        nearest = np.partition(cdist(points[some], points[free]), size - 1, axis=1)[:, :size]
+        # In order, so that sums of the same distances are the same and ties are found.
+        sums[some] = np.sort(nearest, axis=1).sum(axis=1)
+        smallest = min(smallest, sums[some].min())
+    return int(free[sums[free].argmin()])

@@ -368,9 +368,8 @@ def select(
     with tqdm(desc="selecting", unit=" epochs", disable=progress is not True) as bar:
         for name, given in named(tried):
             candidate = given
-            if not recipe_of(
-                given.backbone
-            ).fitted_once:  # the settings of networks suit no classifier
+            # The settings of networks suit no classifier.
+            if not recipe_of(given.backbone).fitted_once:
                 candidate = replace(given, training=given.training.over(for_all))
 
             def on_epoch(record: EpochRecord, name: str = name) -> None:

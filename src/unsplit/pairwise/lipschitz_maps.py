@@ -27,14 +27,12 @@ Euclidean and in the unit of X.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import softmax
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
@@ -44,7 +42,7 @@ from unsplit.data.rows.kinds import VectorRows
 from unsplit.devices import generator_of, private_randomness
 from unsplit.networks.network import OwnNumbers
 from unsplit.networks.training.group import Fold, epoch_minibatches
-from unsplit.networks.training.loop import mean_of_others, own
+from unsplit.networks.training.loop import judge_of
 from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, NULL_REACH
 
@@ -113,40 +111,23 @@ def bounds(
 
 
 class LipschitzMaps(nn.Module):
-    """B maps of three kinds, none of which lengthens a distance, for each of M models.
+    """The identity and maps of three kinds, none of which lengthens a distance, for M models.
 
-    The kinds are narrow and wide :class:`FoldingMaps`, and :class:`RadialMaps`.  How a map changes
-    the difference δ of two observations follows from δ itself and the output of :meth:`forward`:
-
-        |map(x) − map(y)|² = keeps · |δ|² + Σ signs · (forward(x) − forward(y))².
-
-    Rows of x should have mean zero and E|x|² = 1, because folds and centres are drawn for such
-    data.
-    ``signs`` has shape (B, h), ``keeps`` and ``kind`` (numbers from 1 on) have shape (B,).
+    The kinds are narrow and wide :class:`FoldingMaps`, and :class:`RadialMaps`.  Rows of x should
+    have mean zero and E|x|² = 1, because folds and centres are drawn for such data.
     """
-
-    signs: Tensor
-    keeps: Tensor
-    kind: Tensor
 
     def __init__(self, n_models: int, n_maps: int, n_features: int) -> None:
         super().__init__()
+        self.n_models = n_models
         self.folding = [FoldingMaps(n_models, n_maps, n_features, width) for width in WIDTHS]
         self.radial = RadialMaps(n_models, n_maps, n_features)
         self.kinds = nn.ModuleList([*self.folding, self.radial])  # so torch finds their parameters
-        signs = torch.zeros(len(self.kinds), 2 * max(WIDTHS))
-        for row, width in zip(signs, WIDTHS, strict=False):
-            row[:width], row[width : 2 * width] = 1.0, -1.0
-        signs[-1, 0] = 1.0
-        keeps = torch.tensor([1.0] * len(WIDTHS) + [0.0])
-        kind = torch.arange(1, len(self.kinds) + 1)
-        for name, values in (("signs", signs), ("keeps", keeps), ("kind", kind)):
-            self.register_buffer(name, values.repeat_interleave(n_maps, dim=0))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs of the maps for x (M, b, n_features), shape (M, B, b, h), padded with zeros."""
-        found, h = [maps(x) for maps in self.kinds], self.signs.shape[1]
-        return torch.cat([nn.functional.pad(f, (0, h - f.shape[-1])) for f in found], dim=1)
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Outputs for x (M or 1, b, n_features), of each kind of shape (M, maps, b, outputs)."""
+        identity = x[:, None].expand(self.n_models, -1, -1, -1)
+        return [identity, *(maps(x) for maps in self.kinds)]
 
     def optimizer(self) -> torch.optim.Adam:
         """Adam with steps small enough for :meth:`make_orthonormal`."""
@@ -167,11 +148,10 @@ class LipschitzMaps(nn.Module):
 
 
 class FoldingMaps(nn.Module):
-    """Maps x → (x − UUᵀx, ψ(Uᵀx)) that fold a few directions and leave the others unchanged.
+    """Maps x → ψ(Uᵀx) that look at a few directions and fold them.
 
     U has ``width`` orthonormal columns (or rows, where there are fewer features), and ψ alternates
-    rotations with :func:`fold_coordinates`.  Without the folds such a map would be an isometry, so
-    differences of means are seen from the start, and training can only add to them.
+    rotations with :func:`fold_coordinates`.
     """
 
     def __init__(self, n_models: int, n_maps: int, n_features: int, width: int) -> None:
@@ -184,12 +164,11 @@ class FoldingMaps(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """ψ(Uᵀx) and Uᵀx, shape (M, n_maps, b, 2 · width)."""
-        inside = x[:, None] @ self.weights[0]
-        folded = fold_coordinates(inside, self.biases[0])
-        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+        """ψ(Uᵀx), shape (M, n_maps, b, width)."""
+        folded = x[:, None]
+        for weight, bias in zip(self.weights, self.biases, strict=True):
             folded = fold_coordinates(folded @ weight, bias)
-        return torch.cat([folded, inside], dim=-1)
+        return folded
 
 
 class RadialMaps(nn.Module):
@@ -205,9 +184,12 @@ class RadialMaps(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Distances, shape (M, n_maps, b, 1)."""
-        # Matrix products would lose digits between close points.
-        exactly = "donot_use_mm_for_euclid_dist"
-        return torch.cdist(self.centres, x, compute_mode=exactly)[..., None]
+        return distances(self.centres, x)[..., None]
+
+
+def distances(a: Tensor, b: Tensor) -> Tensor:
+    """Euclidean distances; matrix products would lose digits between close points."""
+    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def fold_coordinates(z: Tensor, bias: Tensor) -> Tensor:
@@ -247,85 +229,33 @@ def _orthonormal(n_models: int, n_maps: int, a: int, b: int) -> Tensor:
 # --- means of clusters ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class ClusterMeans:
-    """Means of clusters under M models of B maps and, as the first map, the identity.
+@torch.no_grad()
+def cluster_means(
+    maps: LipschitzMaps, x: Tensor, clusters: Index, parts: Sequence[Index]
+) -> tuple[list[Tensor], Tensor]:
+    """Means of the mapped rows of clusters over the part of the rows that each model uses.
 
-    ``raw`` (M, k, d) are means of the observations themselves, ``mapped`` (M, 1 + B, k, h) those of
-    the outputs of :class:`LipschitzMaps`, ``counts`` (M, k) their numbers of observations; without
-    any, a mean is zero.  ``signs``, ``keeps`` and ``kind`` say how distances are computed from
-    both; the identity keeps everything, and is the only map of kind 0.
+    Of each kind of map, shape (M, maps, k, outputs), and the numbers of observations (M, k);
+    without any, a mean is zero.
     """
-
-    raw: Array
-    mapped: Array
-    counts: Index
-    signs: Array
-    keeps: Array
-    kind: Index
-
-    @classmethod
-    @torch.no_grad()
-    def of(
-        cls, maps: LipschitzMaps, x: Tensor, clusters: Index, parts: Sequence[Index]
-    ) -> "ClusterMeans":
-        """Means of the mapped rows x (n, d) over the part of them that each model uses."""
-        k, n_models, (n_maps, h) = int(clusters.max()) + 1, len(parts), maps.signs.shape
-        used = torch.zeros(n_models, len(x), dtype=torch.bool)
-        for mask, part in zip(used, parts, strict=True):
-            mask[torch.from_numpy(part)] = True
-        used, y = used.to(x.device), torch.from_numpy(clusters).to(x.device)
-        raw = torch.zeros(n_models, k, x.shape[1], dtype=torch.double)
-        mapped = torch.zeros(n_models, 1 + n_maps, k, h, dtype=torch.double)
-        for at in torch.arange(len(x), device=x.device).split(ROWS_AT_ONCE):
-            # Matrix products, because index_add is not deterministic on a GPU.
-            here, place = torch.unique(y[at], return_inverse=True)
-            is_member = place == torch.arange(len(here), device=x.device)[:, None]
-            member = (is_member & used[:, None, at]).to(x)
-            raw[:, here.cpu()] += (member @ x[at]).cpu()
-            mapped[:, 1:, here.cpu()] += (member[:, None] @ maps(x[at][None])).cpu()
-        counts = torch.stack([y[rows].bincount(minlength=k) for rows in used]).cpu()
-        size = counts.clamp_min(1)[..., None]
-        signs = torch.cat([torch.zeros(1, h), maps.signs.cpu()]).double()
-        keeps = torch.cat([torch.ones(1), maps.keeps.cpu()]).double()
-        kind = torch.cat([torch.zeros(1, dtype=torch.long), maps.kind.cpu()])
-        means = raw / size, mapped / size[:, None]
-        return cls(*(t.numpy() for t in (*means, counts, signs, keeps, kind)))
-
-    @property
-    def n_clusters(self) -> int:
-        """Number of clusters, k."""
-        return self.raw.shape[1]
-
-    def kinds(self) -> list[Index]:
-        """Numbers of the maps of each kind, without the identity."""
-        return [np.flatnonzero(self.kind == kind) for kind in np.unique(self.kind[1:])]
-
-    def products(self, other: "ClusterMeans", rows: slice) -> Array:
-        """(m_i − m_j)·(m'_i − m'_j) under every map, shape (M, 1 + B, rows, k).
-
-        Differences are of these means and of those of ``other``.
-        """
-        raw = _products(self.raw, other.raw, rows)[:, None]
-        mapped = _products(self.signs[:, None] * self.mapped, other.mapped, rows)
-        return self.keeps[:, None, None] * raw + mapped
-
-    def lengths(self, rows: slice) -> Array:
-        """|m_i − m_j| under every map, shape (M, 1 + B, rows, k)."""
-        return np.sqrt(np.maximum(self.products(self, rows), 0.0))
-
-    def parts(self) -> Iterator[slice]:
-        """Slices of the clusters, small enough to hold all their pairs in memory."""
-        n_models, n_maps, k, _ = self.mapped.shape
-        step = max(1, ELEMENTS_AT_ONCE // (n_models * n_maps * k))
-        return (slice(start, min(start + step, k)) for start in range(0, k, step))
-
-
-def _products(a: Array, b: Array, rows: slice) -> Array:
-    """(a_i − a_j)·(b_i − b_j) for i in ``rows`` and all j, shape (..., rows, k)."""
-    same = np.einsum("...ih,...ih->...i", a, b)
-    crossed = a[..., rows, :] @ b.swapaxes(-1, -2) + b[..., rows, :] @ a.swapaxes(-1, -2)
-    return same[..., rows, None] + same[..., None, :] - crossed
+    k, n_models = int(clusters.max()) + 1, len(parts)
+    used = torch.zeros(n_models, len(x), dtype=torch.bool)
+    for mask, part in zip(used, parts, strict=True):
+        mask[torch.from_numpy(part)] = True
+    used, y = used.to(x.device), torch.from_numpy(clusters).to(x.device)
+    counts = torch.stack([y[rows].bincount(minlength=k) for rows in used]).cpu()
+    means = [
+        torch.zeros(n_models, kind.shape[1], k, kind.shape[-1], dtype=torch.double)
+        for kind in maps(x[None, :1])
+    ]
+    for at in torch.arange(len(x), device=x.device).split(ROWS_AT_ONCE):
+        # Matrix products, because index_add is not deterministic on a GPU.
+        here, place = torch.unique(y[at], return_inverse=True)
+        is_member = place == torch.arange(len(here), device=x.device)[:, None]
+        share = (is_member & used[:, None, at]) / counts.to(x)[:, here, None].clamp_min(1)
+        for mean, mapped in zip(means, maps(x[at][None]), strict=True):
+            mean[:, :, here.cpu()] += (share[:, None] @ mapped).cpu()
+    return means, counts
 
 
 # --- training -------------------------------------------------------------------------------------
@@ -339,7 +269,7 @@ def train(
     epochs: int,
     rng: np.random.Generator,
     progress: bool = False,
-) -> tuple[ClusterMeans, Array]:
+) -> tuple[list[Tensor], Array]:
     """Train one model per fold in place to move the means of clusters apart.
 
     Returned are the means of the training rows at the end, and the mean over folds and pairs of the
@@ -350,52 +280,52 @@ def train(
     models = torch.arange(len(folds), device=x.device)[:, None]
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     for epoch in tqdm(range(epochs), desc="training", unit=" epochs", disable=not progress):
-        means = ClusterMeans.of(maps, x, clusters, trained)
+        means, _ = cluster_means(maps, x, clusters, trained)
         directions, attained = push_directions(means, TEMPERATURE * (1 - epoch / epochs))
         history.append(attained)
-        push = torch.from_numpy(directions).float().to(x.device).transpose(1, 2)
+        pushes = [push.to(x).transpose(1, 2) for push in directions]
         batches = epoch_minibatches(trained, clusters, BATCH_SIZE, rng)
         for rows in batches.to(x.device):
             optimizer.zero_grad()
-            pushed = maps(x[rows]) * push[models, y[rows]].transpose(1, 2)
-            (-pushed.sum() / rows.shape[1]).backward()
+            _, *mapped = maps(x[rows])
+            of_kinds = zip(mapped, pushes, strict=True)
+            pushed = sum((z * push[models, y[rows]].transpose(1, 2)).sum() for z, push in of_kinds)
+            (-pushed / rows.shape[1]).backward()
             optimizer.step()
             maps.make_orthonormal()
         schedule.step()
     maps.make_orthonormal()  # to the last digit
-    means = ClusterMeans.of(maps, x, clusters, trained)
+    means, _ = cluster_means(maps, x, clusters, trained)
     return means, np.array([*history, push_directions(means, TEMPERATURE)[1]])
 
 
-def push_directions(means: ClusterMeans, temperature: float) -> tuple[Array, float]:
-    """Σ_j u_ij for every cluster i, and the mean bound over all pairs.
+def push_directions(means: Sequence[Tensor], temperature: float) -> tuple[list[Tensor], float]:
+    """Σ_j u_ij for every cluster i under each trained map, and the mean bound over all pairs.
 
     u_ij is the unit vector from the mean of j to that of i under the map that moves them furthest
     apart, so each pair trains one map of every kind; kinds are trained independently.  The choice
     is soft: maps that come within ``temperature`` of the best get a share of the pair, because
     otherwise maps that started badly would never be trained.
-
-    The directions have shape (M, B, k, h); the identity is not trained.
     """
-    k, found, total = means.n_clusters, np.empty_like(means.mapped), 0.0
-    for rows in means.parts():
-        length = means.lengths(rows)
-        total += length[:, 1:].max(axis=1).sum()
-        for kind in means.kinds():
-            share = softmax(length[:, kind] / temperature, axis=1)
-            share /= np.maximum(length[:, kind], NO_LENGTH)
-            mapped = means.mapped[:, kind]
-            kept = mapped[:, :, rows] * share.sum(-1, keepdims=True)
-            found[:, kind, rows] = kept - share @ mapped
-    push = means.signs[1:, None] * found[:, 1:]
-    return push, float(total / (len(push) * k * (k - 1)))
+    _, *trained = means
+    n_models, n_maps, k, _ = trained[0].shape
+    pushes, total = [torch.empty_like(kind) for kind in trained], 0.0
+    for rows in torch.arange(k).split(max(1, ELEMENTS_AT_ONCE // (n_models * n_maps * k))):
+        longest = torch.zeros(n_models, len(rows), k, dtype=torch.double)
+        for push, kind in zip(pushes, trained, strict=True):
+            length = distances(kind[:, :, rows], kind)
+            longest = torch.maximum(longest, length.amax(dim=1))
+            share = torch.softmax(length / temperature, dim=1) / length.clamp_min(NO_LENGTH)
+            push[:, :, rows] = kind[:, :, rows] * share.sum(-1, keepdim=True) - share @ kind
+        total += float(longest.sum())
+    return pushes, total / (n_models * k * (k - 1))
 
 
 # --- held-out values ------------------------------------------------------------------------------
 
 
 def choose_maps(
-    maps: LipschitzMaps, x: Tensor, clusters: Index, folds: Sequence[Fold], means: ClusterMeans
+    maps: LipschitzMaps, x: Tensor, clusters: Index, folds: Sequence[Fold], means: Sequence[Tensor]
 ) -> Index:
     """Which map to use for each pair in each fold, shape (K, k, k); 0 is the identity.
 
@@ -404,42 +334,34 @@ def choose_maps(
     its kind lose, on average over pairs, on new rows: the rows of the other folds, or rows that
     were set aside.
     """
-    k = means.n_clusters
-    validated = ClusterMeans.of(maps, x, clusters, [f.validation for f in folds])
-    judge = mean_of_others if all(fold.validates_on_test for fold in folds) else own
-    chosen, best_gain = np.zeros((len(folds), k, k), np.int64), np.zeros((len(folds), k, k))
-    for kind in means.kinds():
-        longest, gain, lost = _best_of_kind(kind, means, validated)
-        gain -= judge(lost)[:, None, None]
+    validated, counts = cluster_means(maps, x, clusters, [f.validation for f in folds])
+    seen = counts > 0
+    pairs = (seen[:, None] & seen[:, :, None]).triu(1)
+    plain, plain_validated = _lengths(means[0][:, 0], validated[0][:, 0])
+    chosen, best_gain = torch.zeros(plain.shape, dtype=torch.long), torch.zeros_like(plain)
+    number, judge = 0, judge_of(folds)
+    for kind, kind_validated in zip(means[1:], validated[1:], strict=True):
+        longest, lost, best = torch.zeros_like(plain), torch.zeros_like(plain), chosen.clone()
+        for mean, mean_validated in zip(kind.unbind(1), kind_validated.unbind(1), strict=True):
+            number += 1
+            length, length_validated = _lengths(mean, mean_validated)
+            longer = length > longest
+            longest = longest.where(~longer, length)
+            lost = lost.where(~longer, length - length_validated)
+            best[longer] = number
+        lost_by_fold = ((lost - plain + plain_validated) * pairs).sum((1, 2)) / pairs.sum((1, 2))
+        gain = longest - plain - torch.from_numpy(judge(lost_by_fold.numpy()))[:, None, None]
         better = gain > best_gain  # False where the loss is unknown (NaN)
-        chosen[better], best_gain[better] = longest[better], gain[better]
-    chosen = np.triu(chosen, 1)
-    return chosen + chosen.swapaxes(1, 2)  # ties must not be broken differently for [j, i]
+        chosen, best_gain = chosen.where(~better, best), best_gain.where(~better, gain)
+    return chosen.numpy()
 
 
-def _best_of_kind(
-    kind: Index, means: ClusterMeans, validated: ClusterMeans
-) -> tuple[Index, Array, Array]:
-    """The map of a kind that moves each pair furthest apart, and its gain over the identity.
-
-    Both have shape (K, k, k).  The third result, of shape (K,), is how much of that gain is lost on
-    the validation rows, on average over pairs; NaN where there are none.
-    """
-    n_folds, k = len(means.raw), means.n_clusters
-    best, gain = np.empty((n_folds, k, k), np.int64), np.empty((n_folds, k, k))
-    seen, lost = validated.counts > 0, np.zeros(n_folds)
-    for rows in means.parts():
-        length = means.lengths(rows)
-        validated_length = means.products(validated, rows) / np.maximum(length, NO_LENGTH)
-        longest = kind[length[:, kind].argmax(axis=1)]
-        gained, kept = (
-            np.take_along_axis(part, longest[:, None], 1)[:, 0] - part[:, 0]
-            for part in (length, validated_length)
-        )
-        lost += ((gained - kept) * (seen[:, rows, None] & seen[:, None])).sum(axis=(1, 2))
-        best[:, rows], gain[:, rows] = longest, gained
-    n_seen = seen.sum(axis=1)
-    return best, gain, lost / np.where(n_seen > 1, n_seen * (n_seen - 1), np.nan)
+def _lengths(means: Tensor, validated: Tensor) -> tuple[Tensor, Tensor]:
+    """Distances of means (K, k, h), and those of validation means in the same directions."""
+    length, crossed = distances(means, means), means @ validated.mT
+    same = crossed.diagonal(dim1=1, dim2=2)
+    products = same[:, None] + same[:, :, None] - crossed - crossed.mT
+    return length, products / length.clamp_min(NO_LENGTH)
 
 
 @torch.no_grad()
@@ -448,7 +370,7 @@ def heldout_sums(
     x: Tensor,
     clusters: Index,
     folds: Sequence[Fold],
-    means: ClusterMeans,
+    means: Sequence[Tensor],
     choice: Index,
 ) -> tuple[Array, Array, Index]:
     """Sums over held-out rows of the functions f_ij of all pairs.
@@ -458,35 +380,24 @@ def heldout_sums(
     Of the held-out rows of cluster i: the sum of f_ij in each fold (K, k, k), the sum of its square
     over all folds (k, k), and their number (K, k).
     """
-    k = means.n_clusters
+    k = choice.shape[1]
     first, second = np.zeros((len(folds), k, k)), np.zeros((k, k))
     counts = np.stack([np.bincount(clusters[fold.test], minlength=k) for fold in folds])
     for f, i in np.argwhere(counts > 0).tolist():
         members = torch.from_numpy(folds[f].test[clusters[folds[f].test] == i])
+        of_maps = [mean for kind in means for mean in kind[f]]
         for part in members.split(ROWS_AT_ONCE):
-            rows = x[part.to(x.device)]
-            raw, mapped = (t.cpu().double().numpy() for t in (rows, maps(rows[None])))
-            values = _values(raw, mapped[f], means, choice[f, i], (f, i))
-            first[f, i] += values.sum(axis=0)
-            second[i] += np.square(values).sum(axis=0)
+            mapped = [rows for kind in maps(x[part.to(x.device)][None]) for rows in kind[f]]
+            values = torch.empty(len(part), k, dtype=torch.double)
+            for b in np.unique(choice[f, i]):
+                j, own = np.flatnonzero(choice[f, i] == b), of_maps[b][i]
+                apart = own - of_maps[b][j]
+                length = apart.norm(dim=1)
+                along = apart / length.clamp_min(NO_LENGTH)[:, None]
+                values[:, j] = (mapped[b].cpu().double() - own) @ along.T + length / 2
+            first[f, i] += values.sum(dim=0).numpy()
+            second[i] += values.square().sum(dim=0).numpy()
     return first, second, counts
-
-
-def _values(
-    raw: Array, mapped: Array, means: ClusterMeans, choice: Index, at: tuple[int, int]
-) -> Array:
-    """f_ij of some rows for all j, shape (n, k); ``at`` is the fold, whose model is used, and i."""
-    f, i = at
-    mine, others = means.mapped[f, choice, i], means.mapped[f, choice, np.arange(len(choice))]
-    along = means.keeps[choice, None] * (means.raw[f, i] - means.raw[f])
-    across = means.signs[choice] * (mine - others)
-    lengths = (along * (means.raw[f, i] - means.raw[f])).sum(1) + (across * (mine - others)).sum(1)
-    doubled = (along * (means.raw[f, i] + means.raw[f])).sum(1) + (across * (mine + others)).sum(1)
-    values = raw @ along.T - doubled / 2
-    for b in np.unique(choice[choice > 0]):
-        j = np.flatnonzero(choice == b)
-        values[:, j] += mapped[b - 1] @ across[j].T
-    return values / np.maximum(np.sqrt(np.maximum(lengths, 0.0)), NO_LENGTH)
 
 
 def combine_folds(first: Array, second: Array, counts: Index) -> tuple[Array, Array]:
