@@ -23,7 +23,6 @@ from unsplit.errors import (
     InputError,
     PartitionWarning,
     check_choice,
-    check_type,
     is_number,
     is_whole,
     option,
@@ -209,15 +208,9 @@ class MergeOptions:
                 f"cannot_link, got {shown(constraints)}; pass for example "
                 '{"must_link": [(3, 7)]}.'
             )
-        for name in LINKS:
-            links = known.get(name, ())
-            if isinstance(links, (str, bytes, Mapping)) or not isinstance(links, Iterable):
-                raise InputError(
-                    f"{option(name)} must be a list of pairs of cluster names, got {shown(links)}; "
-                    "pass a list such as [(3, 7)]."
-                )
         answers = read_answers(known["answers"]) if "answers" in known else ()
-        joined, apart = (tuple(known.get(name, ())) for name in LINKS)
+        given = [known.get(name, ()) for name in LINKS]
+        joined, apart = (tuple(x) if isinstance(x, Iterable) else (x,) for x in given)
         return replace(self, answers=answers, must_link=joined, cannot_link=apart)
 
     @property
@@ -248,17 +241,6 @@ class MergeOptions:
             raise InputError(
                 f"{option('rank_by', self.rank_by)} needs neighbours; pass "
                 "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
-            )
-
-
-def check_same_clusters(cluster_ids: NDArray[Any], neighbours: NeighbourGraph | None) -> None:
-    """Refuse a neighbour graph that was made from other labels than these clusters."""
-    if neighbours is not None:
-        check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
-        if neighbours.n_clusters != len(cluster_ids):
-            raise InputError(
-                f"neighbours has {neighbours.n_clusters} clusters but distances has "
-                f"{len(cluster_ids)}; make both from the same labels."
             )
 
 
