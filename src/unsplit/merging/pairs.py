@@ -174,7 +174,7 @@ class ClosestPairs:
         if reach is not None and reach < k - 1:
             self.horizons = Horizons(self.distances, reach)
 
-    def closest(self) -> tuple[int, int] | None:
+    def closest(self) -> tuple[Cluster, Cluster] | None:
         """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
         within = self.least <= self.limit
         if self.horizons is not None:
@@ -188,11 +188,11 @@ class ClosestPairs:
         a, b = pairs[np.lexsort(pairs.T[::-1])[0]].tolist()
         return a, b
 
-    def distance(self, a: int, b: int) -> float:
+    def distance(self, a: Cluster, b: Cluster) -> float:
         """The distance between two clusters; infinite if they may not be merged."""
         return float(self.distances[a, b])
 
-    def set_row(self, a: int, row: Matrix) -> None:
+    def set_row(self, a: Cluster, row: Matrix) -> None:
         """Set the distances from a to all clusters; infinite where they may not be merged."""
         row = row.copy()
         row[a] = np.inf
@@ -205,13 +205,13 @@ class ClosestPairs:
         self.nearest[closer], self.least[closer] = a, row[closer]
         self._look_again(np.append(lost, a))
 
-    def forbid(self, a: int, b: int) -> None:
+    def forbid(self, a: Cluster, b: Cluster) -> None:
         """Exclude the pair until one of the two gets new distances."""
         self.distances[a, b] = self.distances[b, a] = np.inf
         pair = np.array([a, b])
         self._look_again(pair[self.nearest[pair] == pair[::-1]])
 
-    def remove(self, a: int) -> None:
+    def remove(self, a: Cluster) -> None:
         """Remove cluster a."""
         self.set_row(a, np.full(len(self.nearest), np.inf))
 

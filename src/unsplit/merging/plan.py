@@ -85,15 +85,6 @@ class MergeOptions:
     def __post_init__(self) -> None:
         check_choice("rank_by", self.rank_by, RANKINGS)
         check_choice("labels_from", self.labels_from, LABELS_FROM)
-        self._check_rules()
-        if self.labels_from != "auto" and not self.asks_neighbours:
-            raise InputError(
-                f"{option('labels_from', self.labels_from)} has no effect with "
-                f"{option('max_tvd')}, {option('alpha')}, a rule of yours or a ranking by edges, "
-                "which do not ask where labels come from; leave it out."
-            )
-
-    def _check_rules(self) -> None:
         names = ("n_clusters", "max_tvd", "alpha", "rule")
         chosen = [name for name in names if getattr(self, name) is not None]
         if self.is_pair:
@@ -109,6 +100,12 @@ class MergeOptions:
             raise InputError(
                 f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
                 "unsplit.merging.decision for examples."
+            )
+        if self.labels_from != "auto" and not self.asks_neighbours:
+            raise InputError(
+                f"{option('labels_from', self.labels_from)} has no effect with "
+                f"{option('max_tvd')}, {option('alpha')}, a rule of yours or a ranking by edges, "
+                "which do not ask where labels come from; leave it out."
             )
 
     def gaps(self, strategy: str) -> str:
