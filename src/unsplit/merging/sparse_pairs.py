@@ -55,18 +55,14 @@ class SparseConnections(Connections):
     """Edges between clusters, of which most have none."""
 
     def _store(self, edges: sparse.csr_array) -> None:
-        self.stored = MergedRows(edges)
-
-    def weight(self, a: Cluster, b: Cluster) -> float:
-        """Summed weight of the edges between two clusters."""
-        return self.stored.rows[a].get(b, 0.0)
+        self.edges = MergedRows(edges)
 
     def _add_up(self, a: Cluster, b: Cluster) -> None:
-        self.stored.merge(a, b)
+        self.edges.merge(a, b)
 
     def near(self, a: Cluster) -> dict[Cluster, float]:
         """Distances between a and the clusters that have edges with it."""
-        row = self.stored.rows[a]
+        row = self.edges.rows[a]
         others = np.fromiter(row.keys(), np.int64, len(row))
         found = np.fromiter(row.values(), np.float64, len(row))
         chance = (self.degrees[:, a] / self.totals) @ self.degrees[:, others]

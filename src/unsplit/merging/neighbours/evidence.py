@@ -492,7 +492,7 @@ class Neighbourhoods:
 
     def connection(self, a: Cluster, b: Cluster) -> Connection:
         """How the graph connects two clusters."""
-        edges = int(self.n_edges.get(a, b, 0.0))
+        edges = int(self.n_edges[a, b])
         smaller = float(self.judged.sizes[[a, b]].min())
         if self.is_sample and smaller < FEWEST_JUDGED:
             # The sample has too few: are there as many edges as by chance among all?

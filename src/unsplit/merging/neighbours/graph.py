@@ -659,9 +659,9 @@ class MergedRows:
         for a, row in enumerate(self.rows):
             row.pop(a, None)
 
-    def get(self, a: Cluster, b: Cluster, absent: float) -> float:
-        """The value of a pair."""
-        return self.rows[a].get(b, absent)
+    def __getitem__(self, pair: tuple[Cluster, Cluster]) -> float:
+        """The value of a pair; 0 if it has none."""
+        return self.rows[pair[0]].get(pair[1], 0.0)
 
     def merge(self, a: Cluster, b: Cluster) -> None:
         """Merge cluster b into cluster a."""
@@ -702,7 +702,7 @@ class Connections:
         self.is_low_dimensional = graph.is_low_dimensional
 
     def _store(self, edges: sparse.csr_array) -> None:
-        self.edges = edges.toarray()
+        self.edges: Any = edges.toarray()
 
     def weight(self, a: Cluster, b: Cluster) -> float:
         """Summed weight of the edges between two clusters."""
