@@ -75,9 +75,9 @@ def borders(job: Job) -> list[Border]:
     rng = np.random.default_rng([job.seed, job.d, job.n, job.k])
     X = drawn(job, rng)
     graph = connect(X, cut(X, job))
-    connections, slot = Connections(graph), graph.clusters.copy()
+    connections, firsts = Connections(graph), graph.clusters.copy()
     found = []
-    while len(np.unique(slot)) > 1:
+    while len(np.unique(firsts)) > 1:
         distances = connections.distances()
         empty = connections.sizes == 0
         distances[empty] = distances[:, empty] = np.inf
@@ -85,11 +85,11 @@ def borders(job: Job) -> list[Border]:
         a, b = sorted(int(i) for i in np.unravel_index(distances.argmin(), distances.shape))
         if connections.edges[a, b] == 0:
             break  # what is far out in a tail has only itself for neighbours
-        left, right = np.flatnonzero(slot == a), np.flatnonzero(slot == b)
+        left, right = np.flatnonzero(firsts == a), np.flatnonzero(firsts == b)
         width = neck(graph.adjacency, left, right)
         found.append(Border(connections.dimension(a, b), min(len(left), len(right)), width))
         connections.merge(a, b)
-        slot[slot == b] = a
+        firsts[firsts == b] = a
     return found
 
 

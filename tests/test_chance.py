@@ -12,7 +12,7 @@ from unsplit.merging.neighbours.graph import connect, dithered
 def normal(deviations):
     """A surrogate of normal data with these standard deviations."""
     X = np.random.default_rng(9).standard_normal((2000, len(deviations)))
-    return Surrogate.of(X * np.asarray(deviations))
+    return Surrogate(X * np.asarray(deviations))
 
 
 def curve(d, n=400, k=20, seed=0):
@@ -74,7 +74,7 @@ def test_where_nothing_can_be_cut_nothing_is_expected(n, k):
 
 
 def test_constant_data_are_no_error():
-    surrogate = Surrogate.of(np.full((50, 4), 7.0))
+    surrogate = Surrogate(np.full((50, 4), 7.0))
     assert surrogate.is_constant
     found = chance_curve(surrogate, 50, 5, np.random.default_rng(0))
     assert found.tolist() == [np.inf, np.inf]
@@ -122,7 +122,7 @@ def test_the_curve_is_the_middle_of_the_draws_and_never_falls(monkeypatch):
 
 
 def drawn(X, n=4000, seed=1):
-    return Surrogate.of(X).draw(n, np.random.default_rng(seed))
+    return Surrogate(X).draw(n, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("draw", ["standard_normal", "random", "exponential", "lognormal"])

@@ -11,7 +11,7 @@ from tests.merging_cases import known_pair
 from unsplit import neighbour_graph
 from unsplit.merging import limits
 from unsplit.merging.api import sure_merges
-from unsplit.merging.decision import BY_RULE, NEIGHBOURS, TESTS, Auto, Merge, Pair, verdict
+from unsplit.merging.decision import BY_RULE, NEIGHBOURS, TESTS, Auto, Merge, Pair
 from unsplit.merging.neighbours.evidence import Connection, Neighbourhoods, Saddles, weight_of_edges
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.plan import _from_elsewhere, are_cores, at_random_like_most
@@ -33,7 +33,7 @@ def pair(p=0.5, low=0.0, high=0.3, smaller=100, **connection):
 
 
 def word(low=0.9, high=1.0, p=1e-12, **more):
-    return verdict(known_pair(low, high, p, **more))
+    return known_pair(low, high, p, **more).verdict
 
 
 def of_few_dimensions(share):

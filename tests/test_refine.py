@@ -45,7 +45,7 @@ def test_a_small_group_beside_a_large_one_keeps_what_chance_would_not_explain():
     """Most neighbours of many of its observations are in the large one, but only for its size."""
     X, labels = make_blobs([150, 15], 3, centers=[[0, 0, 0], [2, 0, 0]], random_state=0)
     graph = neighbour_graph(X, labels)
-    moving = Moving.of(graph, labels[graph.rows], 2)
+    moving = Moving(graph, labels[graph.rows], 2)
     moving.move_all()
     reached = modularity(graph.adjacency.toarray(), moving.clusters)
     for i in range(len(labels)):

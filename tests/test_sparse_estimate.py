@@ -12,7 +12,7 @@ from unsplit.data.array_files import load_arrays, save_arrays
 from unsplit.errors import ConfusionWarning
 from unsplit.pairwise import api
 from unsplit.pairwise.api import Settings
-from unsplit.pairwise.saved_estimates import SPARSE_FORMAT as FORMAT
+from unsplit.pairwise.result import SPARSE_FORMAT as FORMAT
 from unsplit.pairwise.statistics import rank_sum_p_value, rank_sum_p_value_of_pairs
 from unsplit.pairwise.stored_pairs import BLOCKS, PairScores, count_confusions
 

@@ -477,14 +477,14 @@ def test_plain_k_means_is_merged_without_a_warning():
 @pytest.mark.parametrize(
     ("matrix", "sentence"),
     [
-        ("abc", "must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers; make"),
-        (None, "distances must be a square matrix for at least two clusters, got shape ()"),
-        ([0.1, 0.2, 0.3], "must be a square matrix for at least two clusters, got shape"),
-        (np.zeros((2, 3)), "at least two clusters, got shape (2, 3); pass all pairs, not a"),
-        ([[0.0]], "at least two clusters, got shape (1, 1)"),
-        ([[0, math.nan], [math.nan, 0]], "distances must be finite and not negative; fill in"),
-        ([[0, -0.1], [-0.1, 0]], "distances must be finite and not negative"),
-        ([[0, 0.1], [0.2, 0]], "distances must be symmetric; average the matrix with its"),
+        ("abc", "distances must be an array of numbers with 2 axes, got 'abc'"),
+        (None, "distances must be an array of numbers with 2 axes, got None"),
+        ([0.1, 0.2, 0.3], "distances must be an array of numbers with 2 axes, got [0.1, 0.2"),
+        (np.zeros((2, 3)), "negative, got one of shape (2, 3); pass all pairs, not a condensed"),
+        ([[0.0]], "distances must be a square matrix for at least two clusters, symmetric and"),
+        ([[0, math.nan], [math.nan, 0]], "pass finite numbers in rows of one length."),
+        ([[0, -0.1], [-0.1, 0]], "two clusters, symmetric and not negative, got one of shape (2,"),
+        ([[0, 0.1], [0.2, 0]], "two clusters, symmetric and not negative, got one of shape (2,"),
     ],
 )
 def test_matrices_that_are_none(matrix, sentence):

@@ -19,7 +19,6 @@ from unsplit.merging.decision import (
     WORDS,
     Merge,
     doubt,
-    verdict,
 )
 from unsplit.merging.pairs import Contrast
 from unsplit.merging.tree import Row
@@ -34,7 +33,7 @@ strengths = st.one_of(st.floats(0, 3), st.sampled_from([0.8, 1.25, 2.0, math.inf
 
 
 def word_of(*evidence, **more):
-    return verdict(known_pair(*evidence, **more))
+    return known_pair(*evidence, **more).verdict
 
 
 def rank(*evidence, **more):

@@ -32,8 +32,7 @@ from unsplit.estimator import ClusterMerger, refined_labels_of
 from unsplit.merging.decision import UNCLEAR
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.pairwise.result import PairwiseTVD
-from unsplit.pairwise.saved_estimates import scores_path
+from unsplit.pairwise.result import PairwiseTVD, scores_path
 from unsplit.report.api import PAGE, RESULT, Content, make_page
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source, collect

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from unsplit._typing import Index, Node
 from unsplit.data.labels import refuse_annotated
 from unsplit.devices import available_memory, check_seed, memory_errors, require_memory
-from unsplit.errors import InputError, option, refuses_old_options
+from unsplit.errors import InputError, check_type, numeric_array, option, refuses_old_options
 from unsplit.merging import limits
 from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Always, Auto, Merge, Rule, Stability
 from unsplit.merging.loop import agglomerate, merge_allowed
@@ -28,7 +28,6 @@ from unsplit.merging.plan import (
     MergeOptions,
     Plan,
     are_cores,
-    check_same_clusters,
     neighbourhoods_of,
     warn_of_partition,
 )
@@ -223,10 +222,15 @@ def merge_inputs(
         k = len(matrix)
         return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
     ids = distances.cluster_ids
-    check_same_clusters(ids, graph)
     order = distances.scores.order_of_appearance()
     result = distances.reordered(order)
     if graph is not None:
+        check_type("neighbours", graph, NeighbourGraph, "make it with unsplit.neighbour_graph")
+        if graph.n_clusters != len(ids):
+            raise InputError(
+                f"neighbours has {graph.n_clusters} clusters but distances has {len(ids)}; make "
+                "both from the same labels."
+            )
         graph = renumbered(graph, np.argsort(order))
     return MergeInputs(ids, order, result.sizes, result=result, graph=graph)
 
@@ -246,22 +250,13 @@ def _known(distances: PairwiseWasserstein) -> NDArray[np.float64]:
 
 def _square(distances: ArrayLike) -> NDArray[np.float64]:
     refuse_annotated(distances, "distances")
-    try:
-        matrix = np.asarray(distances, np.float64)
-    except (TypeError, ValueError):
+    matrix = numeric_array("distances", distances, 2)
+    is_square = matrix.shape[0] == matrix.shape[1] >= 2
+    if not is_square or (matrix < 0).any() or not np.allclose(matrix, matrix.T):
         raise InputError(
-            "distances must be a PairwiseTVD, a PairwiseWasserstein or a matrix of numbers; make "
-            "one with unsplit.pairwise_tvd."
-        ) from None
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
-        raise InputError(
-            "distances must be a square matrix for at least two clusters, got shape "
-            f"{matrix.shape}; pass all pairs, not a condensed vector."
+            "distances must be a square matrix for at least two clusters, symmetric and not "
+            f"negative, got one of shape {matrix.shape}; pass all pairs, not a condensed vector."
         )
-    if not np.isfinite(matrix).all() or (matrix < 0).any():
-        raise InputError("distances must be finite and not negative; fill in missing pairs first.")
-    if not np.allclose(matrix, matrix.T):
-        raise InputError("distances must be symmetric; average the matrix with its transpose.")
     return (matrix + matrix.T) / 2
 
 

@@ -320,7 +320,7 @@ class Merge:
     @property
     def why(self) -> str:
         """Why the two were merged, or why they were not, in words."""
-        return why(self.stage, self.because)
+        return STAGES_IN_WORDS.get(self.stage, "{}").replace("{}", self.because)
 
     @property
     def because(self) -> str:
@@ -329,8 +329,15 @@ class Merge:
 
     @property
     def verdict(self) -> str:
-        """The evidence in a word: same, probably same, unclear or different."""
-        return verdict(self)
+        """The evidence in a word: same, probably same, different, or unclear if nothing is known.
+
+        Neighbours alone never say "same": of the pairs they were surest about, a few in a hundred
+        were of two groups (docs/stopping.md).
+        """
+        by_test = _by_test(self.low, self.high, self.p_adjusted)
+        if math.isnan(self.strength):
+            return by_test
+        return min(by_test, _by_neighbours(self), key=WORDS.index)
 
     @property
     def smaller(self) -> int:
@@ -457,24 +464,6 @@ def because(reason: Reason, known: Merge) -> str:
         most = f", TVD at most {known.high:.2f}" if reason.kind == ALIKE else ""
         return f"{found} difference: adjusted p {known.p_adjusted:.2g}{most}"
     return reason.note if reason.kind == USERS_RULE else PLAIN[reason.kind]
-
-
-def why(stage: str, reason: str) -> str:
-    """Say how a merge came about, or why a pair was kept apart.
-
-    Parameters
-    ----------
-    stage : str
-        One of :data:`unsplit.merging.decision.STAGES`.
-    reason : str
-        What the rule says, as :func:`because` puts it.
-
-    Examples
-    --------
-    >>> why(BEYOND, "closest pair"), why(MUST_LINK, "closest pair")
-    ('beyond the cut: closest pair', 'required by must_link')
-    """
-    return STAGES_IN_WORDS.get(stage, "{}").replace("{}", reason)
 
 
 def stopped(ending: Ending) -> str:
@@ -713,18 +702,6 @@ class WithinBatches:
 # --- verdicts -------------------------------------------------------------------------------------
 
 SAME, PROBABLY_SAME, UNCLEAR, DIFFERENT = WORDS = ("same", "probably same", "unclear", "different")
-
-
-def verdict(known: Merge) -> str:
-    """The evidence about two clusters in one of four words; "unclear" if nothing is known.
-
-    Neighbours alone never say "same": of the pairs they were surest about, a few in a hundred were
-    of two groups (docs/stopping.md).
-    """
-    by_test = _by_test(known.low, known.high, known.p_adjusted)
-    if math.isnan(known.strength):
-        return by_test
-    return min(by_test, _by_neighbours(known), key=WORDS.index)
 
 
 def doubt(known: Merge) -> float:

@@ -174,7 +174,7 @@ class ClosestPairs:
         if reach is not None and reach < k - 1:
             self.horizons = Horizons(self.distances, reach)
 
-    def closest(self) -> tuple[int, int] | None:
+    def closest(self) -> tuple[Cluster, Cluster] | None:
         """The closest pair (a, b) with a < b, the first if several are; None if there is none."""
         within = self.least <= self.limit
         if self.horizons is not None:
@@ -188,11 +188,11 @@ class ClosestPairs:
         a, b = pairs[np.lexsort(pairs.T[::-1])[0]].tolist()
         return a, b
 
-    def distance(self, a: int, b: int) -> float:
+    def distance(self, a: Cluster, b: Cluster) -> float:
         """The distance between two clusters; infinite if they may not be merged."""
         return float(self.distances[a, b])
 
-    def set_row(self, a: int, row: Matrix) -> None:
+    def set_row(self, a: Cluster, row: Matrix) -> None:
         """Set the distances from a to all clusters; infinite where they may not be merged."""
         row = row.copy()
         row[a] = np.inf
@@ -205,13 +205,13 @@ class ClosestPairs:
         self.nearest[closer], self.least[closer] = a, row[closer]
         self._look_again(np.append(lost, a))
 
-    def forbid(self, a: int, b: int) -> None:
+    def forbid(self, a: Cluster, b: Cluster) -> None:
         """Exclude the pair until one of the two gets new distances."""
         self.distances[a, b] = self.distances[b, a] = np.inf
         pair = np.array([a, b])
         self._look_again(pair[self.nearest[pair] == pair[::-1]])
 
-    def remove(self, a: int) -> None:
+    def remove(self, a: Cluster) -> None:
         """Remove cluster a."""
         self.set_row(a, np.full(len(self.nearest), np.inf))
 
@@ -221,35 +221,27 @@ class ClosestPairs:
 
 
 class Horizons:
-    """The distance from each cluster to its ``reach``-th nearest, its horizon.
-
-    Refused pairs count.  Counts of nearer clusters tell whether a new distance moves a horizon,
-    which is rare.
-    """
+    """The distance from each cluster to its ``reach``-th nearest; refused pairs count."""
 
     def __init__(self, distances: Matrix, reach: int) -> None:
         self.distances = distances.copy()
         self.reach = reach
         self.farthest = np.empty(len(distances))
-        self.n_nearer, self.n_within = np.zeros((2, len(distances)), np.int64)
         self._measure(np.arange(len(distances)))
 
-    def set_row(self, a: int, row: Matrix) -> None:
+    def set_row(self, a: Cluster, row: Matrix) -> None:
         """Set the distances from a to all clusters."""
         old = self.distances[a].copy()
         self.distances[a] = self.distances[:, a] = row
-        self.n_nearer += (row < self.farthest).astype(np.int64) - (old < self.farthest)
-        self.n_within += (row <= self.farthest).astype(np.int64) - (old <= self.farthest)
-        moved = (self.n_nearer >= self.reach) | (self.n_within < self.reach)
+        # Other horizons move only where a comes into reach or leaves it, which is rare.
+        moved = (row < self.farthest) != (old < self.farthest)
+        moved |= (row <= self.farthest) != (old <= self.farthest)
         moved[a] = True
         self._measure(np.flatnonzero(moved))
 
     def _measure(self, rows: Index) -> None:
-        distances = self.distances[rows]
-        farthest = np.partition(distances, self.reach - 1, axis=1)[:, self.reach - 1]
-        self.farthest[rows] = farthest
-        self.n_nearer[rows] = (distances < farthest[:, None]).sum(axis=1)
-        self.n_within[rows] = (distances <= farthest[:, None]).sum(axis=1)
+        nearest = np.partition(self.distances[rows], self.reach - 1, axis=1)
+        self.farthest[rows] = nearest[:, self.reach - 1]
 
 
 # --- what the held-out scores say of two clusters -------------------------------------------------
@@ -281,26 +273,6 @@ class Contrast:
     n_folds: int
     n_batches: int = 1
     groups: Index | None = None
-
-    @classmethod
-    def of(
-        cls,
-        scores: HeldoutScores,
-        values: NDArray[np.float64],
-        of_a: NDArray[np.bool_],
-        strata: Index,
-        groups: Index | None,
-    ) -> "Contrast":
-        """A contrast that leaves out the batches in which only one of the two occurs."""
-        n_strata, n_batches = len(scores.bias), scores.n_batches
-        if groups is not None:
-            return cls(values, of_a, strata, n_strata, groups=groups)
-        if n_batches > 1:
-            batch = strata % n_batches
-            counts = np.bincount(2 * batch + ~of_a, minlength=2 * n_batches).reshape(-1, 2)
-            shared = counts.min(axis=1)[batch] > 0
-            values, of_a, strata = values[shared], of_a[shared], strata[shared]
-        return cls(values, of_a, strata, n_strata, n_batches)
 
     @property
     def comparable(self) -> bool:
@@ -428,10 +400,17 @@ class Mixtures:
             left, right = scores.composed(index, (self.members[a], self.members[b]), sizes).T
         else:
             left, right = self.z[index, a], self.z[index, b]
-        difference = (left - right).astype(np.float64)
-        groups = None if scores.groups is None else scores.groups[index]
-        of_a = self.clusters[index] == a
-        return Contrast.of(scores, difference, of_a, scores.strata[index], groups)
+        values = (left - right).astype(np.float64)
+        of_a, strata = self.clusters[index] == a, scores.strata[index]
+        n_strata, n_batches = len(scores.bias), scores.n_batches
+        if scores.groups is not None:
+            return Contrast(values, of_a, strata, n_strata, groups=scores.groups[index])
+        if n_batches > 1:  # batches in which only one of the two occurs say nothing
+            batch = strata % n_batches
+            counts = np.bincount(2 * batch + ~of_a, minlength=2 * n_batches).reshape(-1, 2)
+            shared = counts.min(axis=1)[batch] > 0
+            values, of_a, strata = values[shared], of_a[shared], strata[shared]
+        return Contrast(values, of_a, strata, n_strata, n_batches)
 
 
 def _columns(scores: HeldoutScores) -> NDArray[np.float32]:

@@ -23,7 +23,6 @@ from unsplit.errors import (
     InputError,
     PartitionWarning,
     check_choice,
-    check_type,
     is_number,
     is_whole,
     option,
@@ -86,15 +85,6 @@ class MergeOptions:
     def __post_init__(self) -> None:
         check_choice("rank_by", self.rank_by, RANKINGS)
         check_choice("labels_from", self.labels_from, LABELS_FROM)
-        self._check_rules()
-        if self.labels_from != "auto" and not self.asks_neighbours:
-            raise InputError(
-                f"{option('labels_from', self.labels_from)} has no effect with "
-                f"{option('max_tvd')}, {option('alpha')}, a rule of yours or a ranking by edges, "
-                "which do not ask where labels come from; leave it out."
-            )
-
-    def _check_rules(self) -> None:
         names = ("n_clusters", "max_tvd", "alpha", "rule")
         chosen = [name for name in names if getattr(self, name) is not None]
         if self.is_pair:
@@ -110,6 +100,12 @@ class MergeOptions:
             raise InputError(
                 f"rule must be an object with a method judge(pair), got {shown(self.rule)}; see "
                 "unsplit.merging.decision for examples."
+            )
+        if self.labels_from != "auto" and not self.asks_neighbours:
+            raise InputError(
+                f"{option('labels_from', self.labels_from)} has no effect with "
+                f"{option('max_tvd')}, {option('alpha')}, a rule of yours or a ranking by edges, "
+                "which do not ask where labels come from; leave it out."
             )
 
     def gaps(self, strategy: str) -> str:
@@ -209,15 +205,9 @@ class MergeOptions:
                 f"cannot_link, got {shown(constraints)}; pass for example "
                 '{"must_link": [(3, 7)]}.'
             )
-        for name in LINKS:
-            links = known.get(name, ())
-            if isinstance(links, (str, bytes, Mapping)) or not isinstance(links, Iterable):
-                raise InputError(
-                    f"{option(name)} must be a list of pairs of cluster names, got {shown(links)}; "
-                    "pass a list such as [(3, 7)]."
-                )
         answers = read_answers(known["answers"]) if "answers" in known else ()
-        joined, apart = (tuple(known.get(name, ())) for name in LINKS)
+        given = [known.get(name, ()) for name in LINKS]
+        joined, apart = (tuple(x) if isinstance(x, Iterable) else (x,) for x in given)
         return replace(self, answers=answers, must_link=joined, cannot_link=apart)
 
     @property
@@ -248,17 +238,6 @@ class MergeOptions:
             raise InputError(
                 f"{option('rank_by', self.rank_by)} needs neighbours; pass "
                 "neighbours=unsplit.neighbour_graph(X, labels) with a PairwiseTVD."
-            )
-
-
-def check_same_clusters(cluster_ids: NDArray[Any], neighbours: NeighbourGraph | None) -> None:
-    """Refuse a neighbour graph that was made from other labels than these clusters."""
-    if neighbours is not None:
-        check_type("neighbours", neighbours, NeighbourGraph, "make it with unsplit.neighbour_graph")
-        if neighbours.n_clusters != len(cluster_ids):
-            raise InputError(
-                f"neighbours has {neighbours.n_clusters} clusters but distances has "
-                f"{len(cluster_ids)}; make both from the same labels."
             )
 
 

@@ -55,18 +55,14 @@ class SparseConnections(Connections):
     """Edges between clusters, of which most have none."""
 
     def _store(self, edges: sparse.csr_array) -> None:
-        self.stored = MergedRows(edges)
-
-    def weight(self, a: Cluster, b: Cluster) -> float:
-        """Summed weight of the edges between two clusters."""
-        return self.stored.rows[a].get(b, 0.0)
+        self.edges = MergedRows(edges)
 
     def _add_up(self, a: Cluster, b: Cluster) -> None:
-        self.stored.merge(a, b)
+        self.edges.merge(a, b)
 
     def near(self, a: Cluster) -> dict[Cluster, float]:
         """Distances between a and the clusters that have edges with it."""
-        row = self.stored.rows[a]
+        row = self.edges.rows[a]
         others = np.fromiter(row.keys(), np.int64, len(row))
         found = np.fromiter(row.values(), np.float64, len(row))
         chance = (self.degrees[:, a] / self.totals) @ self.degrees[:, others]
@@ -144,15 +140,15 @@ class SparsePairs:
         ]
         return ClosestStoredPairs(rows, reach, limit)
 
-    def nearby(self, alive: NDArray[np.bool_]) -> list[tuple[int, int, float]]:
+    def nearby(self, alive: NDArray[np.bool_]) -> list[tuple[Cluster, Cluster, float]]:
         """Pairs of each remaining cluster and its nearest stored ones, the closest of them."""
-        found = set[tuple[float, int, int]]()
+        found = set[tuple[float, Cluster, Cluster]]()
         for a, row in enumerate(self.search(alive, {}).near):
             nearest = sorted((distance, b) for b, distance in row.items())[:N_NEAREST]
             found |= {(distance, min(a, b), max(a, b)) for distance, b in nearest}
         return sorted((a, b, distance) for distance, a, b in sorted(found)[:MOST_APART])
 
-    def closest_first(self, alive: NDArray[np.bool_]) -> list[tuple[float, int, int]]:
+    def closest_first(self, alive: NDArray[np.bool_]) -> list[tuple[float, Cluster, Cluster]]:
         """The stored pairs of the remaining clusters with their distances, closest first."""
         rows = enumerate(self.search(alive, {}).near)
         return sorted((d, left, right) for left, row in rows for right, d in row.items())
@@ -167,7 +163,7 @@ class ClosestStoredPairs:
     """
 
     def __init__(
-        self, rows: list[dict[int, float]], reach: int | None = None, limit: float = math.inf
+        self, rows: list[dict[Cluster, float]], reach: int | None = None, limit: float = math.inf
     ) -> None:
         self.near, self.reach, self.limit = rows, reach, limit
         # How often the distances of a cluster were set; pairs in the heap are skipped if it is more
@@ -225,7 +221,7 @@ class ClosestStoredPairs:
         if distance < self.limit:
             heappush(self.heap, (distance, min(a, b), max(a, b), n_set))
 
-    def _in_reach(self, distance: float, a: int, b: int) -> bool:
+    def _in_reach(self, distance: float, a: Cluster, b: Cluster) -> bool:
         return any(self._is_near(distance, cluster) for cluster in (a, b))
 
     def _is_near(self, distance: float, cluster: Cluster) -> bool:

@@ -301,8 +301,7 @@ def fit(
         # By the free memory of rank 0, if there are several processes.
         is_sparse = current().share(settings.is_sparse(n_clusters, divided))
         if is_sparse:
-            many = "%s clusters: only pairs that are ever confused are kept"
-            log.info(many, f"{n_clusters:,}")
+            log.info("%d clusters: only pairs that are ever confused are kept", n_clusters)
         order, of_content = canonical_order(rows.keys, outputs.of_rows)
         outputs = outputs.renumbered(of_content)
         rng = generator_of(random_state)
@@ -313,8 +312,14 @@ def fit(
             folds = [fold.without_validation() for fold in folds]
         k = len(outputs.cluster)
         require_memory_of_estimate(rows, recipes[0].name, n_clusters, k, folds, is_sparse)
-        if outputs.n_batches == 1:
-            _warn_of_single(encoded.cluster_ids, np.sort(outputs.cluster[outputs.sizes < 2]))
+        alone = encoded.cluster_ids[np.sort(outputs.cluster[outputs.sizes < 2])]
+        if outputs.n_batches == 1 and len(alone):
+            warn(
+                f"{len(alone)} of {n_clusters} clusters have one observation ({some_of(alone)}), "
+                "which cannot be held out: their distances are rough guesses from the other "
+                "cluster alone, and are marked in `too_small`.",
+                SmallClusterWarning,
+            )
         n_draws = draws_in_epoch(max(len(fold.train) for fold in folds), k)
         seed = int(rng.integers(2**63))
         lent_on = where if is_users(settings.backbone, settings.config().augment) else None
@@ -483,17 +488,6 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     kind = recipe_of(backbone).kind
     by_itself = isinstance(backbone, str) and backbone in ("auto", "bag-of-words")
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
-
-
-def _warn_of_single(names: NDArray[Any], alone: Index) -> None:
-    """Warn of clusters of one observation."""
-    if len(alone):
-        warn(
-            f"{len(alone)} of {len(names)} clusters have one observation "
-            f"({some_of(names[alone])}), which cannot be held out: their distances are rough "
-            "guesses from the other cluster alone, and are marked in `too_small`.",
-            SmallClusterWarning,
-        )
 
 
 class _Calls(Reporter):

@@ -33,7 +33,7 @@ from scipy.stats import rankdata
 from sklearn.cluster import KMeans
 from sklearn.utils.extmath import randomized_svd
 
-from unsplit._typing import Index, Matrix
+from unsplit._typing import Cluster, Index, Matrix
 from unsplit.merging import limits
 from unsplit.merging.neighbours.graph import (
     N_NEIGHBOURS,
@@ -297,31 +297,23 @@ class Saddles:
 # --- data without structure -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class Surrogate:
-    """Draws observations without groups."""
+    """Draws observations without groups, like the observations X (n, d)."""
 
-    # Of every feature the cumulative shares and the values at which they are reached.
-    steps: list[tuple[Vector, Vector]]
-    # Square root of the correlations between the features as normal scores.
-    root: Matrix
-    # Number and standard deviation of further features, which are normal and independent.
-    n_rest: int = 0
-    deviation: float = 0.0
-
-    @classmethod
-    def of(cls, X: Matrix) -> "Surrogate":
-        """The surrogate of observations (n, d)."""
+    def __init__(self, X: Matrix) -> None:
         X = X[:: -(-len(X) // MOST_ROWS)]
-        n_rest, deviation = 0, 0.0
+        # Number and standard deviation of further features, which are normal and independent.
+        self.n_rest, self.deviation = 0, 0.0
         if X.shape[1] > MOST_FEATURES:
-            X, n_rest, deviation = _leading(X)
+            X, self.n_rest, self.deviation = _leading(X)
         X = X[:, X.min(axis=0) < X.max(axis=0)]
         scores = ndtri((rankdata(X, axis=0) - 0.5) / len(X))
         correlations = np.atleast_2d(np.corrcoef(scores.T)) if X.shape[1] else np.zeros((0, 0))
         values, vectors = np.linalg.eigh(correlations)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return cls([one_mode(values) for values in X.T], root, n_rest, deviation)
+        # Square root of the correlations between the features as normal scores.
+        self.root = vectors * np.sqrt(np.maximum(values, 0.0))
+        # Of every feature the cumulative shares and the values at which they are reached.
+        self.steps = [one_mode(values) for values in X.T]
 
     @property
     def is_constant(self) -> bool:
@@ -466,7 +458,7 @@ class Neighbourhoods:
         self.n_batches, self.of_scores = int(graph.batches.max()) + 1, graph.source == SCORES
         self.count(graph.edges_between())
         members = sample.members.tocsc()
-        # By slot the observations of its clusters, in parts.
+        # By first member the observations of a merged cluster, in parts.
         self.members = [[rows] for rows in np.split(members.indices, members.indptr[1:-1])]
         # Necks take longest, so a re-merge leaves them out where they cannot change a decision.
         self.only_decides = False
@@ -489,7 +481,7 @@ class Neighbourhoods:
         """Whether data without structure have fewer edges the fewer clusters are left."""
         return self.n_left <= MOST_PIECES
 
-    def merge(self, a: int, b: int) -> None:
+    def merge(self, a: Cluster, b: Cluster) -> None:
         """Put b into a."""
         self.n_edges.merge(a, b)
         self.degrees[a] += self.degrees[b]
@@ -498,9 +490,9 @@ class Neighbourhoods:
         self.members[a] += self.members[b]
         self.n_left -= 1
 
-    def connection(self, a: int, b: int) -> Connection:
-        """How the graph connects two slots."""
-        edges = int(self.n_edges.get(a, b, 0.0))
+    def connection(self, a: Cluster, b: Cluster) -> Connection:
+        """How the graph connects two clusters."""
+        edges = int(self.n_edges[a, b])
         smaller = float(self.judged.sizes[[a, b]].min())
         if self.is_sample and smaller < FEWEST_JUDGED:
             # The sample has too few: are there as many edges as by chance among all?
@@ -527,22 +519,22 @@ class Neighbourhoods:
         usual = math.nan if math.isnan(width) else found.usual_neck
         return replace(found, neck=width, usual_neck=usual)
 
-    def _least_times(self, a: int, b: int) -> float:
+    def _least_times(self, a: Cluster, b: Cluster) -> float:
         limit = min(1.0, limits.EDGES_SHARE * self._structureless())
         # Less by one standard error of the number of edges, which matters if there are few.
         return limit / (1 + 1 / math.sqrt(max(self.judged.usual_edges(a, b), 1.0)))
 
-    def _rows(self, slot: int) -> Index:
-        return np.sort(np.concatenate(self.members[slot]))
+    def _rows(self, cluster: Cluster) -> Index:
+        return np.sort(np.concatenate(self.members[cluster]))
 
-    def _saddle(self, a: int, b: int) -> tuple[float, float]:
-        """Depth of the saddle between two slots, and the limit for one cluster."""
+    def _saddle(self, a: Cluster, b: Cluster) -> tuple[float, float]:
+        """Depth of the saddle between two clusters, and the limit for one cluster."""
         if self.saddles is None or self.judged.weight(a, b) == 0:
             return math.nan, math.nan
         return self.saddles.depth(self._rows(a), self._rows(b))
 
-    def _neck(self, a: int, b: int, many: float) -> float:
-        """The neck between two slots; with batches, the mean over the batches they share."""
+    def _neck(self, a: Cluster, b: Cluster, many: float) -> float:
+        """The neck between two clusters; with batches, the mean over the batches they share."""
         # In many dimensions, few observations or few of a batch say little of a neck.
         few = self.n_batches > 1 or self.judged.sizes[[a, b]].min() < SIZES[0]
         if many == 1 and (few or not self.all_necks):
@@ -571,7 +563,7 @@ class Neighbourhoods:
     def _simulated_curve(self) -> Vector:
         sample = self.sample
         n, k = min(len(sample.clusters), MOST_JUDGED_AT_ALL), len(self.judged.sizes)
-        return chance_curve(Surrogate.of(sample.features), n, k, self.rng, sample.n_neighbors)
+        return chance_curve(Surrogate(sample.features), n, k, self.rng, sample.n_neighbors)
 
 
 def most_judged(k: int) -> int:

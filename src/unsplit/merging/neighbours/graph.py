@@ -19,7 +19,7 @@ from scipy.special import softmax
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 
-from unsplit._typing import Index, Matrix
+from unsplit._typing import Cluster, Index, Matrix
 from unsplit.data.labels import (
     EncodedLabels,
     encode_batches,
@@ -659,12 +659,12 @@ class MergedRows:
         for a, row in enumerate(self.rows):
             row.pop(a, None)
 
-    def get(self, a: int, b: int, absent: float) -> float:
-        """The value of a pair."""
-        return self.rows[a].get(b, absent)
+    def __getitem__(self, pair: tuple[Cluster, Cluster]) -> float:
+        """The value of a pair; 0 if it has none."""
+        return self.rows[pair[0]].get(pair[1], 0.0)
 
-    def merge(self, a: int, b: int) -> None:
-        """Merge slot b into slot a."""
+    def merge(self, a: Cluster, b: Cluster) -> None:
+        """Merge cluster b into cluster a."""
         rows, combine = self.rows, self.combine
         mine, theirs = rows[a], rows[b]
         mine.pop(b, None)
@@ -702,14 +702,14 @@ class Connections:
         self.is_low_dimensional = graph.is_low_dimensional
 
     def _store(self, edges: sparse.csr_array) -> None:
-        self.edges = edges.toarray()
+        self.edges: Any = edges.toarray()
 
-    def weight(self, a: int, b: int) -> float:
+    def weight(self, a: Cluster, b: Cluster) -> float:
         """Summed weight of the edges between two clusters."""
         return float(self.edges[a, b])
 
-    def merge(self, a: int, b: int) -> Sequence[int]:
-        """Merge b into a and return the slots whose distances have changed."""
+    def merge(self, a: Cluster, b: Cluster) -> Sequence[Cluster]:
+        """Merge b into a and return the clusters whose distances have changed."""
         self._add_up(a, b)
         self.degrees[:, a] += self.degrees[:, b]
         self.degrees[:, b] = 0
@@ -718,11 +718,11 @@ class Connections:
             sums[b] = 0
         return (a,)
 
-    def row(self, a: int) -> Matrix:
-        """Distances between a and all slots."""
+    def row(self, a: Cluster) -> Matrix:
+        """Distances between a and all clusters."""
         return self.distances(np.array([a]))[0]
 
-    def _add_up(self, a: int, b: int) -> None:
+    def _add_up(self, a: Cluster, b: Cluster) -> None:
         row = self.edges[a] + self.edges[b]
         row[a] += row[b]
         self.edges[a] = self.edges[:, a] = row
@@ -753,16 +753,16 @@ class Connections:
         far = UNLINKED - (UNLINKED - 0.5) * near
         return np.where(found > chance, 0.5 * near, far)
 
-    def times_chance(self, a: int, b: int) -> float:
+    def times_chance(self, a: Cluster, b: Cluster) -> float:
         """Edges between two clusters divided by the edges expected by chance."""
         chance = float((self.degrees[:, a] / self.totals) @ self.degrees[:, b])
         return self.weight(a, b) / chance if chance > 0 else 0.0
 
-    def usual_edges(self, a: int, b: int) -> float:
+    def usual_edges(self, a: Cluster, b: Cluster) -> float:
         """Number of edges of usual weight that weigh as much as those between two clusters."""
         return self.weight(a, b) / self.usual_weight if self.usual_weight > 0 else 0.0
 
-    def dimension(self, a: int, b: int) -> float:
+    def dimension(self, a: Cluster, b: Cluster) -> float:
         """Local dimension of the data in two clusters."""
         inverse = float(self.inverse_dimensions[[a, b]].sum())
         return float(self.n_known[[a, b]].sum()) / inverse if inverse > 0 else 1.0

@@ -9,7 +9,7 @@ the labels do: an observation at a border often has neighbours of the other grou
 right all the same.  So what a label says counts as well, and by as much as labels can be trusted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -263,26 +263,20 @@ def n_left_apart(graph: NeighbourGraph, clusters: Index) -> int:
 # --- moving ---------------------------------------------------------------------------------------
 
 
-@dataclass
 class Moving:
-    """Observations in a neighbour graph, which move between clusters."""
+    """Observations in a neighbour graph, which move between clusters; −1 is noise and stays.
 
-    adjacency: sparse.csr_array
-    degree: NDArray[np.float64]  # edges of each
-    totals: NDArray[np.float64]  # all edges of the batch that each is in
-    batches: Index
-    clusters: Index  # −1 for noise, which does not move
-    k: int
-    chance: float = 1.0  # edges that chance makes are multiplied by this
+    Edges that chance makes are multiplied by ``chance``.
+    """
 
-    @classmethod
-    def of(cls, graph: NeighbourGraph, clusters: Index, k: int) -> "Moving":
-        """The observations of a graph."""
+    def __init__(self, graph: NeighbourGraph, clusters: Index, k: int, chance: float = 1.0) -> None:
+        self.adjacency, self.batches = graph.adjacency, graph.batches
+        self.clusters, self.k, self.chance = clusters, k, chance
         inside = clusters >= 0
-        degree = graph.adjacency @ inside.astype(np.float64)
-        degree[~inside] = 0.0
-        totals = np.maximum(np.bincount(graph.batches, degree), 1.0)[graph.batches]
-        return cls(graph.adjacency, degree, totals, graph.batches, clusters, k)
+        self.degree = graph.adjacency @ inside.astype(np.float64)
+        self.degree[~inside] = 0.0
+        of_batches = np.maximum(np.bincount(graph.batches, self.degree), 1.0)
+        self.totals = of_batches[graph.batches]  # all edges of the batch that each is in
 
     def move_all(self) -> None:
         """Move until none gains by it; clusters that all would leave are kept."""
@@ -346,12 +340,12 @@ class Moving:
 
 def _moved(graph: NeighbourGraph, clusters: Index, k: int) -> Index:
     """Clusters after all moves, or after few if the others contradict the rule of *auto*."""
-    moving = Moving.of(graph, clusters, k)
-    careful = replace(moving, chance=CAREFUL_CHANCE)
     if k <= MOST_CLUSTERS:
+        moving = Moving(graph, clusters, k)
         moving.move_all()
         if np.array_equal(moving.clusters, clusters) or n_left_apart(graph, moving.clusters) == k:
             return moving.clusters
+    careful = Moving(graph, clusters, k, CAREFUL_CHANCE)
     careful.move_all()
     return careful.clusters
 
