@@ -31,7 +31,13 @@ from unsplit.merging.decision import (
 )
 from unsplit.merging.neighbours.evidence import Connection
 from unsplit.merging.neighbours.graph import graph_of_scores, neighbour_graph
-from unsplit.merging.plan import MergeOptions, looks_like_partition, origin, split_at_random
+from unsplit.merging.plan import (
+    RANKINGS,
+    MergeOptions,
+    looks_like_partition,
+    origin,
+    split_at_random,
+)
 
 MATRIX = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 
@@ -443,7 +449,7 @@ def test_a_matrix_without_scores_has_no_tests(rule):
 
 
 MISTYPED = [
-    ("rank_by", "kl", "auto, edges, overlap and edges, tv, lecam, js, hellinger, overlap, auc"),
+    ("rank_by", "kl", ", ".join(RANKINGS)),
     ("labels_from", "nowhere", "auto, clustering, elsewhere"),
 ]
 

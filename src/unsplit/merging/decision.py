@@ -47,8 +47,8 @@ class Pair:
         Whether one of the two was split at random, so that the test for a difference decides alone.
     nearest_tvd : float
         Smallest TVD between an initial cluster of one and an initial cluster of the other.
-    smaller : int
-        Observations in the smaller of the two.
+    smaller, larger : int
+        Observations in the smaller and in the larger of the two.
     size : str, optional
         BOTH_SMALL, ONE_SMALL or ASSIGNED if one of the two is too small to hold out observations;
         in the last case the network assigns it to the other.
@@ -65,6 +65,7 @@ class Pair:
     at_random: bool = False
     nearest_tvd: float = 0.0
     smaller: int = sys.maxsize
+    larger: int = sys.maxsize
     size: str | None = None
     p_value: float | None = None
 

@@ -159,7 +159,7 @@ class MergeState:
             self.neighbourhoods,
             at_random,
             nearest_tvd,
-            int(min(self.size[a], self.size[b])),
+            *sorted((int(self.size[a]), int(self.size[b]))),
             self._size(a, b),
             float(self.p_values[a, b]) if known else None,
         )

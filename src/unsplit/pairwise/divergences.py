@@ -44,6 +44,8 @@ LARGEST_EXACT = 2**22
 class Divergence(NamedTuple):
     """A distance of two clusters; if it is none of the margins, :func:`divergence` computes it.
 
+    It must lie in [0, 1]: 0 if all margins are 0, 1 if all are infinite.
+
     Parameters
     ----------
     caption : str

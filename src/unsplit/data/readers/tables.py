@@ -26,7 +26,6 @@ Assign = Callable[[list[str]], Any]
 
 # Name given to a first column that has none, as pandas does.
 UNNAMED = "Unnamed: 0"
-ARROW_ENDINGS = (".parquet", ".arrow", ".feather")
 
 # In memory, for each value of a table.
 BYTES_PER_VALUE = 24

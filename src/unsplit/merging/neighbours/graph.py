@@ -41,6 +41,7 @@ MOST_PROBABILITIES = 2**26
 
 
 # Of a batch only its share, so that the graph reaches as far as it would without batches.
+# The table of necks (evidence.py), FEWEST_TO_OVERRULE and the other limits were chosen with 15.
 N_NEIGHBOURS, FEWEST_NEIGHBOURS = 15, 5
 
 # A small cluster has as many neighbours as it has other observations, or they would have to lie
