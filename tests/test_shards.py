@@ -177,8 +177,7 @@ def test_a_place_in_a_file_is_read_to_its_end(tmp_path):
 
 
 def test_the_command_takes_shards(two, tmp_path):
-    shards = sorted(map(str, two.iterdir()))
-    run = ["merge", *shards, "--out", str(tmp_path / "out"), "--epochs", "1", "--cv", "2"]
+    run = ["merge", str(two), "--out", str(tmp_path / "out"), "--epochs", "1", "--cv", "2"]
     done = CliRunner().invoke(main, [*run, "--n-clusters", "1", "--seed", "0"])
     assert done.exit_code == 0, done.output
     labels = pd.read_csv(tmp_path / "out" / "labels.csv", dtype=str)
@@ -186,9 +185,6 @@ def test_the_command_takes_shards(two, tmp_path):
     assert labels["old"].tolist()[:2] == ["dark", "light"]
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["data"] == str(two)
-    inside = CliRunner().invoke(main, [*run[:3], "--out", str(two / "out")])
+    inside = CliRunner().invoke(main, [*run[:2], "--out", str(two / "out")])
     assert inside.exit_code == 2
-    several = CliRunner().invoke(main, ["merge", "a.csv", "b.csv", "--out", "x"])
-    assert several.exit_code == 2
-    assert "pass one file or folder" in several.output
     assert sorted(os.listdir(two)) == ["set-00.tar", "set-01.tar"]

@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "must_link": (
         lambda: merger(constraints={"must_link": 3}),
-        r"must_link must be a list of pairs .* got 3",
+        "must_link must hold pairs of cluster names, got 3; pass a list such as",
     ),
     "links": (lambda: merger(constraints={"must": [(0, 1)]}), "constraints must be a file of"),
     "n_neighbors": (lambda: merger(n_neighbors=2), "n_neighbors must be .* at least 3, got 2"),
