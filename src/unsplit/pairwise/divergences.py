@@ -113,9 +113,14 @@ class StratumScores(NamedTuple):
     clusters: "Tensor"
 
     @usual_settings()
-    def of(self, rows: "slice | Tensor", clusters: "slice | Tensor") -> "Tensor":
-        """Compute the scores of some rows for some clusters."""
-        return self.bias[clusters].addmm(self.features[rows], self.weights[clusters].T)
+    def of(
+        self, rows: "slice | Tensor", clusters: "slice | Tensor", out: "Tensor | None" = None
+    ) -> "Tensor":
+        """Compute the scores of some rows for some clusters, where memory may be reused."""
+        import torch
+
+        weights = self.weights[clusters].T
+        return torch.addmm(self.bias[clusters], self.features[rows], weights, out=out)
 
     def reordered(self, order: "Tensor") -> "StratumScores":
         """The same scores with clusters in another order."""

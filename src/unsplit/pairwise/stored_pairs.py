@@ -42,8 +42,8 @@ MOST_ENTRIES = 2**22
 # Only this many confusions of one observation are kept, those with the highest scores.  A network
 # that has learned nothing confuses each observation with half of all clusters.
 MOST_CONFUSIONS = 256
-# Scores in a block: 64 MiB, or half a gibibyte on a GPU.
-BLOCKS = {"cpu": 2**24, "cuda": 2**27}
+# Scores in a block: 8 MiB, which stay in the cache of a processor, or half a gibibyte on a GPU.
+BLOCKS = {"cpu": 2**21, "cuda": 2**27}
 
 
 @dataclass(frozen=True, eq=False)
@@ -437,10 +437,13 @@ def _of_stratum(stratum: StratumScores) -> tuple[sparse.csr_array, Index]:
     keys: list[NDArray[np.int64]] = []
     doubled: list[NDArray[np.int64]] = []
     capped = torch.zeros(k, dtype=torch.int64, device=stratum.bias.device)
-    for start in range(0, n, max(1, block // k)):
-        rows = slice(start, start + max(1, block // k))
+    n_rows = min(n, max(1, block // k))
+    z = stratum.bias.new_empty(n_rows, k)  # new memory would take twice as long
+    for start in range(0, n, n_rows):
+        rows = slice(start, start + n_rows)
         own = stratum.clusters[rows]
-        row, other, weight, too_many = _confused(stratum.of(rows, slice(None)), own)
+        stratum.of(rows, slice(None), out=z[: len(own)])
+        row, other, weight, too_many = _confused(z[: len(own)], own)
         # One number for each pair of clusters, so that equal ones can be added up.
         key, place = torch.unique(own[row] * k + other, return_inverse=True)
         sums = torch.zeros(len(key), dtype=torch.int64, device=key.device)
