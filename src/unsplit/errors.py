@@ -167,10 +167,10 @@ def warn(message: str, category: type[Warning]) -> None:
 
     Examples
     --------
-    >>> with warnings.catch_warnings(record=True) as told:
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn("look at this.", SkippedWarning)
-    >>> str(told[0].message)
+    >>> str(caught[0].message)
     'look at this.'
     """
     level, frame = 1, sys._getframe()

@@ -438,9 +438,9 @@ def _put_in_place(
         os.replace(new / name, place)
     _to_disk(target)
     if kept:
-        told = ", ".join(f"{name} is now {other}" for name, other in kept.items())
+        renamed = ", ".join(f"{name} is now {other}" for name, other in kept.items())
         warn(
             f"{shown} had files with the names of new results that no run had written, or that "
-            f"were changed since; they are kept: {told}.",
+            f"were changed since; they are kept: {renamed}.",
             KeptWarning,
         )

@@ -108,7 +108,7 @@ class Pair:
     def overruled(self) -> bool:
         """Whether the TVD is large and the neighbours are too few to say otherwise.
 
-        A strong connection of a small cluster still counts: so many edges are no accident.  It does
+        A strong connection of a small cluster still counts: its edges are no accident.  It does
         not if the neighbours are those of the network's scores, which then contradict themselves.
         """
         if self.connection is None or self.contrast is None:

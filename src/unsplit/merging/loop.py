@@ -159,7 +159,8 @@ class MergeState:
             self.neighbourhoods,
             at_random,
             nearest_tvd,
-            *sorted((int(self.size[a]), int(self.size[b]))),
+            int(min(self.size[a], self.size[b])),
+            int(max(self.size[a], self.size[b])),
             self._size(a, b),
             float(self.p_values[a, b]) if known else None,
         )

@@ -343,7 +343,7 @@ def integers(low: int, high: int, n: int, device: torch.device) -> Tensor:
     return torch.randint(low, high, (n,), device=device, generator=own_generator(device))
 
 
-class OwnNumbers(TorchFunctionMode):
+class DrawFromRun(TorchFunctionMode):
     """Inside this block, torch's layers are initialised from the generator of the run.
 
     torch calls this for every function, so it is for building networks, not for training them.
@@ -352,7 +352,7 @@ class OwnNumbers(TorchFunctionMode):
     --------
     >>> from unsplit.devices import private_randomness
     >>> before = torch.get_rng_state()
-    >>> with private_randomness(0), OwnNumbers():
+    >>> with private_randomness(0), DrawFromRun():
     ...     layer = torch.nn.Linear(2, 3)
     >>> torch.equal(before, torch.get_rng_state())
     True

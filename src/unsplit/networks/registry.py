@@ -23,8 +23,8 @@ from unsplit.networks.backbones.classifiers import Classifier, ClassifierNetwork
 from unsplit.networks.backbones.images import without_classifier
 from unsplit.networks.network import (
     LARGE_HEAD,
+    DrawFromRun,
     Network,
-    OwnNumbers,
     ScoreHead,
     Standardize,
     StandardizeSequences,
@@ -302,7 +302,7 @@ def build_network(
     augment: Augment = "auto",
 ) -> Network:
     """Build an untrained network that standardises its input by the training rows of the fold."""
-    with OwnNumbers():
+    with DrawFromRun():
         before = _before_backbone(rows, fold, recipe, augment)
         backbone = recipe.build(rows, fold.train)
         if isinstance(backbone, Classifier):

@@ -236,7 +236,7 @@ class Settings:
         refuse_for_classifiers(self.backbone, self.config(TrainConfig()))
 
     def is_sparse(self, n_clusters: int, divided: bool = False) -> bool:
-        """Whether only confused pairs of so many clusters are kept; ``divided`` by batch."""
+        """Whether only confused pairs of this many clusters are stored; ``divided`` by batch."""
         if divided:
             if self.form == "sparse":
                 raise InputError(

@@ -354,7 +354,7 @@ TESTED, VALIDATED, TRAINED = 200, 100, 600
 # Small clusters that hold less than this share of all observations are not worth five folds.
 NEGLIGIBLE = 0.01
 
-# So many folds are possible even if every cluster is smaller.
+# This many folds are possible even if every cluster is smaller.
 ALWAYS_POSSIBLE = 10
 
 
@@ -483,7 +483,7 @@ def folds_by_need(clusters: Index, n_folds: int, rng: np.random.Generator) -> li
 
 
 def require_folds(n_folds: int, clusters: Index) -> None:
-    """Refuse so many folds that most would hold out next to nothing; ten are always possible."""
+    """Refuse folds of which most would hold out next to nothing; ten are always possible."""
     largest = int(np.bincount(clusters[clusters >= 0]).max())
     if n_folds > max(largest, ALWAYS_POSSIBLE):
         raise InputError(
@@ -514,7 +514,7 @@ def _split_by_group(clusters: Index, groups: Index, share: float) -> tuple[Index
 
 
 def _parts(order: Index, sizes: Index, counts: Sequence[Index]) -> list[Index]:
-    """Consecutive parts with so many rows of each cluster, from rows grouped by cluster."""
+    """Consecutive parts, each with some rows of each cluster, from rows grouped by cluster."""
     rank = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     ends = np.repeat(np.cumsum([np.zeros_like(sizes), *counts], 0), sizes, axis=1)
     return [np.sort(order[(rank >= start) & (rank < end)]) for start, end in pairwise(ends)]

@@ -40,7 +40,7 @@ from unsplit._typing import Index
 from unsplit.data.rows.base import canonical_order
 from unsplit.data.rows.kinds import VectorRows
 from unsplit.devices import generator_of, private_randomness
-from unsplit.networks.network import OwnNumbers
+from unsplit.networks.network import DrawFromRun
 from unsplit.networks.training.group import Fold, epoch_minibatches
 from unsplit.networks.training.loop import judge_of
 from unsplit.pairwise.heldout_scores import crossfit_folds
@@ -98,7 +98,7 @@ def bounds(
     folds = crossfit_folds(ordered, cv, rng)
     seed = int(rng.integers(2**63))
     with private_randomness(seed):
-        with OwnNumbers():
+        with DrawFromRun():
             maps = LipschitzMaps(len(folds), n_maps, x.shape[1]).to(device)
         means, history = train(maps, x, ordered, folds, epochs, rng, progress)
         choice = choose_maps(maps, x, ordered, folds, means)

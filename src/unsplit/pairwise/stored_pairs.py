@@ -29,9 +29,9 @@ from unsplit.pairwise.divergences import DIVERGENCES, Floats, HeldoutScores, Str
 if TYPE_CHECKING:
     from torch import Tensor
 
-# All pairs of so many clusters fit into half a gibibyte.
+# All pairs of this many clusters fit into half a gibibyte.
 MOST_FOR_ARRAYS = 8_000
-# Statistics of so many pairs are computed at a time.
+# Statistics of this many pairs are computed at a time.
 PAIRS_AT_ONCE = 2**20
 # Features that are multiplied at a time, once for observations and once for weights: on a CPU what
 # stays in its cache, on a GPU 64 MiB, because each step costs time there.

@@ -58,7 +58,7 @@ class View:
     tree : MergeTree
         The whole tree.
     most : int
-        Of a larger tree the first merges are folded, so that about so many leaves are left.  A
+        Of a larger tree the first merges are folded, so that about this many leaves are left.  A
         merge that was undone is never folded, nor what was built on it.
 
     Examples
@@ -178,10 +178,10 @@ def how_sure(rows: list[Row]) -> str:
     clear = f"{n - unclear:,} of" if unclear else "all"
     sentence = f"The evidence is clear for {clear} {counted(n, 'compared pair')}."
     against = [row.by_request for row in rows if row.against_evidence]
-    told, others = sum(against), len(against) - sum(against)
-    if told:
+    asked, others = sum(against), len(against) - sum(against)
+    if asked:
         sentence += (
-            f" {counted(told, 'pair')} {'was' if told == 1 else 'were'} decided by a link, a cut "
+            f" {counted(asked, 'pair')} {'was' if asked == 1 else 'were'} decided by a link, a cut "
             "or a requested number of clusters against the evidence."
         )
     if others:

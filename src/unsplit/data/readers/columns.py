@@ -132,9 +132,9 @@ def check_choice(
     for use, given in {"id": one, "drop": choice.drop, "features": features}.items():
         unknown = [name for name in given if name not in names]
         if unknown:
-            told, there_are = ", ".join(map(shown, unknown)), held(names, unknown[0])
+            missing, there_are = ", ".join(map(shown, unknown)), held(names, unknown[0])
             raise InputError(
-                f"{path} has no column {told}, which {option(use)} names; {there_are}."
+                f"{path} has no column {missing}, which {option(use)} names; {there_are}."
             )
     uses = [("labels", wanted[:1]), ("batch", wanted[1:]), ("id", one), ("features", features)]
     for name in {*one, *features}:

@@ -178,8 +178,8 @@ def find_files(folder: str | os.PathLike[str]) -> tuple[FileList, str]:
     }
     for where, names in left_out.items():
         if names:
-            told = f"left out {len(names):,} files or folders in {where}: {listing(names, 3)}."
-            warn(told, SkippedWarning)
+            sentence = f"left out {len(names):,} files or folders in {where}: {listing(names, 3)}."
+            warn(sentence, SkippedWarning)
     files = [file for name in named for file in filled[name]]
     _refuse_other_bytes(inner, files)
     labels = np.repeat(named, [len(filled[name]) for name in named])

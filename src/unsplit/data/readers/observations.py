@@ -47,7 +47,7 @@ from unsplit.errors import InputError, option
 
 LABEL_NAMES = ("label", "labels", "cluster", "clusters")
 BATCH_NAMES = ("batch", "batches", "sample", "donor")
-# Matrices in .npy files of at least so many bytes stay on disk, as do arrays of more axes.
+# Matrices in .npy files of at least this many bytes stay on disk, as do arrays of more axes.
 MAPPED_FROM = 2**26
 
 _TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.gz)?$")

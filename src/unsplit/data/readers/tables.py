@@ -97,9 +97,9 @@ def read_text_table(path: Path, separator: str, assign: Assign) -> Contents:
     try:
         frame = pd.read_csv(path, header=0, names=names, **options)
     except pd.errors.ParserError as error:
-        told = str(error).strip().removeprefix("Error tokenizing data. C error: ")
+        reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
         raise InputError(
-            f"{path} is not a regular table ({shortened(told)}); "
+            f"{path} is not a regular table ({shortened(reason)}); "
             "give every line as many values as the first, and close all quotes."
         ) from None
     arrays = {name: as_written(frame[name]) for name in roles.names}

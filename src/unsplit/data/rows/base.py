@@ -440,7 +440,7 @@ def is_mapped(values: Any) -> bool:
 
 
 def parts_of(index: Index, width: int, elements: int | None = None) -> list[Index]:
-    """Split row indices so that each part has about so many elements, ``width`` in each row.
+    """Split row indices so that each part has about ``elements`` values, ``width`` in each row.
 
     Examples
     --------

@@ -50,7 +50,7 @@ SAMPLED_ROWS = 10_000
 MOST_OF_VARIANCE = 0.8
 TIMES_AS_FAR = 5
 
-# Whether the next observation of a cluster is nearer than the one so many later.  Both are as near
+# Whether the next observation of a cluster is nearer than one some places later.  Both are as near
 # if the order is random, and if it is that of larger groups, such as of known categories.
 LATER = 8
 # The order is said to matter from this share on, if chance would hardly reach it.  It is the

@@ -436,7 +436,7 @@ class Neighbourhoods:
     rng : numpy.random.Generator
         Draws a sample of observations if there are many, and simulates data without structure.
     judged : Connections, optional
-        Those of all observations, for so many clusters that a sample would leave too few of each.
+        Those of all observations, if a sample would leave too few of each of many clusters.
         Of very many observations necks are then only measured in few dimensions and saddles not at
         all: all necks would take too long, all densities too much memory.
     is_shared : bool

@@ -17,7 +17,7 @@ from unsplit._typing import Index, Matrix
 from unsplit.data.rows.base import Rows
 from unsplit.devices import seeded
 from unsplit.errors import InputError
-from unsplit.networks.network import Network, OwnNumbers, ScoreHead, balanced, integers
+from unsplit.networks.network import DrawFromRun, Network, ScoreHead, balanced, integers
 from unsplit.networks.training.group import Fold, Group
 
 
@@ -133,7 +133,7 @@ class ClassifierNetwork(Network):
 
 def handed_on(n_clusters: int, factor: float = 1.0) -> ScoreHead:
     """A head whose scores are its features, times a factor."""
-    with OwnNumbers(), torch.no_grad():
+    with DrawFromRun(), torch.no_grad():
         head = ScoreHead(n_clusters, n_clusters, "softmax")
         head.weight.copy_(factor * torch.eye(n_clusters))
     return head
