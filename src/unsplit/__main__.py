@@ -10,6 +10,11 @@ from contextlib import suppress
 def start() -> None:
     """Load and run the program; Ctrl-C while it loads ends it with one line and exit code 130."""
     _open_streams()
+    try:
+        os.getcwd()
+    except OSError:
+        sys.stderr.write("unsplit: the current folder no longer exists; change to another one.\n")
+        sys.exit(2)
     # Only where Ctrl-C would raise KeyboardInterrupt: a program in the background ignores it.
     careful = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if careful:
@@ -44,11 +49,6 @@ def _open_streams() -> None:
     encoding = sys.stderr.encoding if sys.stderr else "utf-8"
     raw = open(2, "wb", closefd=False)  # noqa: SIM115
     sys.stderr = _Unheard(raw, encoding, errors="backslashreplace", line_buffering=True)
-    try:
-        os.getcwd()
-    except OSError:
-        sys.stderr.write("unsplit: the current folder no longer exists; change to another one.\n")
-        sys.exit(2)
 
 
 class _Unheard(io.TextIOWrapper):
