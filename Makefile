@@ -56,7 +56,7 @@ $(PYTHON) -m venv $(VENV)
 $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 endef
 
-# What the demo and the command that it prints at its end need: 1.2 GB, of which torch is 0.75.
+# What the demo and the command that it prints at its end need: 1.3 GB, of which torch is 0.75.
 $(RUNS): pyproject.toml constraints.txt Makefile
 	$(environment) . pandas
 	@touch $@
