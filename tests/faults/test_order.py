@@ -13,6 +13,7 @@ import scipy.sparse
 import unsplit
 
 Array = np.ndarray
+N_PARTS = 30
 QUICK: dict[str, Any] = {
     "training": unsplit.TrainConfig(epochs=1),
     "cv": 2,
@@ -37,13 +38,13 @@ TIED = {
 
 
 def case(kind: str, seed: int) -> tuple[Any, Array, Array]:
-    """Observations that tie, clusters of different sizes, and batches that do not follow them."""
+    """Observations that tie, clusters, and batches or groups that do not follow them."""
     rng = np.random.default_rng(seed)
     X = TIED[kind](rng)
     labels = rng.integers(0, 3 if kind == "pictures" else 6, X.shape[0])
     if kind == "equal":  # only their sizes tell clusters apart
         labels = np.repeat(np.arange(4), [5, 8, 15, 32])
-    return X, labels, rng.integers(0, 3, X.shape[0])
+    return X, labels, rng.integers(0, N_PARTS, X.shape[0])
 
 
 def content(X: Any, *of_rows: Array) -> list[tuple[Any, ...]]:
@@ -61,25 +62,27 @@ def parts(rows: list[tuple[Any, ...]], labels: Array) -> set[frozenset[Any]]:
     return {frozenset(of.items()) for of in found.values()}
 
 
-def require_same(kind: str, seed: int, batched: bool = False, **options: Any) -> None:
-    X, labels, batch = case(kind, seed)
+def require_same(kind: str, seed: int, given_as: str | None = None, **options: Any) -> None:
+    X, labels, part = case(kind, seed)
+    part = part if given_as == "groups" else part % 3  # few batches, many groups
     rng = np.random.default_rng(seed)
-    order, runs = rng.permutation(len(labels)), np.array(["run 2", "run 3", "run 1"])
+    order = rng.permutation(len(labels))
+    runs = np.array([f"run {i}" for i in rng.permutation(N_PARTS)])
     # Positions of the new names, which sort otherwise than the old ones.
     new = rng.permutation(int(labels.max()) + 1)
     names = np.array([f"cluster {i}" for i in new])
     one = unsplit.ClusterMerger(**QUICK, **options)
     other = unsplit.ClusterMerger(**QUICK, **options)
-    one.fit(X, initial_labels=labels, batch=batch if batched else None)
-    given = runs[batch[order]] if batched else None
-    other.fit(X[order], initial_labels=names[labels[order]], batch=given)
+    one.fit(X, initial_labels=labels, **({given_as: part} if given_as else {}))
+    renamed = {given_as: runs[part[order]]} if given_as else {}
+    other.fit(X[order], initial_labels=names[labels[order]], **renamed)
     there = np.ix_(new, new)
     np.testing.assert_array_equal(other.pairwise_.tvd[there], one.pairwise_.tvd)
     np.testing.assert_array_equal(other.pairwise_.p_value[there], one.pairwise_.p_value)
     if one.tree_.stability is not None:
         shares = other.tree_.stability.shares[there]
         np.testing.assert_array_equal(shares, one.tree_.stability.shares)
-    rows = content(X, labels, *([batch] if batched else []))
+    rows = content(X, labels, *([part] if given_as else []))
     shuffled = [rows[i] for i in order]
     assert parts(rows, one.labels_) == parts(shuffled, other.labels_)
     # Equal observations of a cluster are one and the same here, whichever of them has moved.
@@ -93,8 +96,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "tv": {"n_clusters": 2, "rank_by": "tv"},
     "overlap": {"n_clusters": 2, "rank_by": "overlap"},
     "auc": {"n_clusters": 2, "rank_by": "auc"},
-    "batches": {"batched": True},
-    "batches to a number": {"batched": True, "n_clusters": 2},
+    "batches": {"given_as": "batch"},
+    "batches to a number": {"given_as": "batch", "n_clusters": 2},
+    "groups": {"given_as": "groups", "n_clusters": 2},
 }
 FEW = [
     ("binary", "number"),
@@ -103,6 +107,7 @@ FEW = [
     ("whole", "batches to a number"),
     ("counts", "overlap"),
     ("counts", "edges"),
+    ("whole", "groups"),
     ("pictures", "number"),
     ("equal", "auto"),
 ]
