@@ -154,8 +154,9 @@ class Fitted:
 def _scores_of_rows(network: Network, rows: Rows, index: Index) -> Tensor:
     """Scores of some rows for all outputs of a network."""
     features = np.empty((len(index), network.head.in_features), np.float32)
-    network.features_of(rows, index, features)
-    found: Tensor = network.head(torch.from_numpy(features).to(rows.device))
+    with one_thread(one_is_enough([network], rows)):
+        network.features_of(rows, index, features)
+        found: Tensor = network.head(torch.from_numpy(features).to(rows.device))
     return found
 
 
