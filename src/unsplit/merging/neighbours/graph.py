@@ -377,7 +377,10 @@ def _order_by_content(keys: NDArray[np.uint64], clusters: Index, *others: Index 
     from unsplit.data.rows.base import canonical_order
 
     numbers = [canonical_order(keys, clusters, *others)[1]]
-    numbers += [canonical_order(keys, of, clusters)[1] for of in others if of is not None]
+    for of in others:
+        if of is not None:
+            _, from_0 = np.unique(of, return_inverse=True)
+            numbers.append(canonical_order(keys, from_0, clusters)[1])
     return np.lexsort((*numbers[::-1], keys))
 
 
