@@ -405,6 +405,8 @@ def graph_of_scores(result: PairwiseTVD, n_neighbors: int = N_NEIGHBOURS) -> Nei
     if len(scores.rows) * result.n_clusters > MOST_PROBABILITIES or not len(scores.rows):
         return None
     order = scores.by_content
+    if scores.groups is not None:  # of equal observations
+        order = np.lexsort((scores.groups, scores.features.sum(axis=1)))
     share = softmax(scores.dense()[order].astype(np.float64), axis=1)
     clusters = scores.clusters[order]
     groups = None if scores.groups is None else separate_groups(clusters, scores.groups[order])
