@@ -403,15 +403,15 @@ def test_a_pair_a_merge_and_a_point_lead_to_the_review(forty, opened):
     assert {"51,34,136,255", "204,102,119,255"} <= set(colours)
 
 
-def test_the_line_of_the_cut_is_dragged(forty, opened):
-    _, tree, report = forty
+def test_the_line_of_the_cut_is_dragged(opened):
+    tree, report = large_page(40, n_clusters=12)
     page = opened(report)
     page.locator("#dendrogram").scroll_into_view_if_needed()
     box = page.locator("#dendrogram").bounding_box()
     across = lambda x: box["x"] + x * box["width"] / 101  # noqa: E731
     y = box["y"] + box["height"] / 2
     heights = np.array([merge.height for merge in tree.merges])
-    step = int(np.diff(heights)[:30].argmax())  # the widest gap before the cut
+    step = 30 + int(np.diff(heights)[30:].argmax())  # the widest gap above the cut
     start, end = page.evaluate(
         "h => [unsplitPage.dendrogram.cutPlace(), unsplitPage.dendrogram.x(h)]",
         (heights[step] + heights[step + 1]) / 2,
