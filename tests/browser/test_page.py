@@ -220,6 +220,7 @@ def test_figures_are_downloaded_as_svg_and_png(forty, opened):
         svg = downloaded(page, f"{figure}.svg")
         assert svg.startswith(b"<svg")
         assert svg.count(part) >= 1
+        assert b"40 clusters" in svg  # the title
         png = downloaded(page, f"{figure}.png")
         assert png.startswith(b"\x89PNG")
         assert len(png) > 5_000  # not an empty sheet
