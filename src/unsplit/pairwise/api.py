@@ -153,11 +153,12 @@ def pairwise_tvd(
     backbone : str, torch.nn.Module, callable or scikit-learn classifier
         The network that turns a batch of observations into features (b, h).  "auto" chooses it by
         the kind of data: "mlp" for vectors, "bag-of-words" for sparse matrices, "resnet18" for
-        images ("convnet", a small one, on a CPU), "pointnet++" for point clouds, "resnet1d" for
-        sequences, "logmel" for sound.
-        "single-layer" works for all of them.  Your own module is copied for each fold; a function
-        that returns a module is called once for each fold.  Networks of torchvision and timm are
-        used without their classifier.  Inputs are standardised.
+        images ("convnet", a small one, on a CPU), "pointnet++" for point clouds ("pointnet", a
+        small one, on a CPU), "resnet1d" for sequences, "logmel" for sound.  On a CPU sound gets
+        "mlp": what is for vectors reads cepstral statistics of each sound, and so do neighbours.
+        "single-layer" works for all but sequences of different lengths.  Your own module is copied
+        for each fold; a function that returns a module is called once for each fold.  Networks of
+        torchvision and timm are used without their classifier.  Inputs are standardised.
         For vectors, "trees" (gradient boosting), "lda" (with shrinkage), "logistic-regression" or
         any classifier of scikit-learn with ``predict_proba`` or ``decision_function``: a copy is
         fitted in each fold.  "best" takes the one with the highest A among the network, the network
