@@ -16,6 +16,9 @@ from unsplit.errors import InputError
 # Clouds computed at a time without gradients; the distances in many would fill the memory.
 CHUNK = 256
 
+# Points of a cloud that the small network reads.  A was not higher with more: docs/data.md.
+POINTS_READ = 128
+
 
 class PointNet2(nn.Module):
     """Turns clouds (b, p, in_features) into features (b, out_features), for any p ≥ 1.
@@ -108,7 +111,8 @@ class PointNet(nn.Module):
 
     Two layers read each point by itself.  The largest response to any point and the mean response
     are kept, together with the place and the size of the cloud, as in PointNet (Qi et al., 2017).
-    How points lie to each other, which :class:`PointNet2` reads, is not seen.
+    How points lie to each other, which :class:`PointNet2` reads, is not seen.  Of more than 128
+    points 128 are read, evenly spaced in the order of their coordinates.
 
     Parameters
     ----------
@@ -144,7 +148,11 @@ class PointNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features of x."""
         points, features, new, centre, size = framed(x)
-        found = self.of_point(torch.cat([points, features], -1))
+        read = torch.cat([points, features], -1)
+        if read.shape[1] > POINTS_READ:
+            read = take(read, evenly_spaced(new, POINTS_READ))
+            new = is_new(read)
+        found = self.of_point(read)
         mean = (share(new) * found).sum(dim=1)
         return self.last(torch.cat([found.amax(dim=1), mean, centre, size], -1))
 
@@ -277,6 +285,19 @@ def share(new: Tensor) -> Tensor:
     tensor([0.5000, 0.0000, 0.5000])
     """
     return (new / new.sum(dim=1, keepdim=True)).unsqueeze(-1)
+
+
+def evenly_spaced(new: Tensor, n: int) -> Tensor:
+    """Index (b, n) of points that are new, evenly spaced among them.
+
+    Examples
+    --------
+    >>> evenly_spaced(torch.tensor([[True, False, True, True, True]]), 2)
+    tensor([[0, 3]])
+    """
+    count = new.cumsum(dim=1)
+    wanted = torch.arange(n, device=new.device) * count[:, -1:] // n + 1
+    return torch.searchsorted(count, wanted)
 
 
 def own_frame(points: Tensor, new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
