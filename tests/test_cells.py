@@ -134,11 +134,58 @@ def test_scanpy_draws_the_dendrograms_and_the_colours(pbmc):
     assert rows == list(before["categories_ordered"])
     sc.pl.matrixplot(pbmc, genes, "kmeans", dendrogram="unsplit_dendrogram", show=False)
     sc.pl.correlation_matrix(pbmc, "kmeans", dendrogram="unsplit_dendrogram", show=False)
+    sc.pl.correlation_matrix(pbmc, "unsplit", show=False)
     ax = sc.pl.umap(pbmc, color="unsplit", show=False)
     legend = [text.get_text() for text in ax.get_legend().get_texts()]
     assert legend == pbmc.obs["unsplit"].cat.categories.tolist()
     plt.close("all")
     assert pbmc.uns["dendrogram_unsplit"] is before  # scanpy has not made one of its own
+
+
+def test_the_correlation_matrices_are_mean_distances_in_the_form_of_scanpy(pbmc):
+    import scanpy as sc
+
+    scanpys = sc.tl.dendrogram(pbmc, "unsplit", inplace=False)
+    ours, old = pbmc.uns["dendrogram_unsplit"], pbmc.uns["unsplit_dendrogram"]
+    assert ours.keys() == scanpys.keys() == old.keys()
+    assert ours["dendrogram_info"].keys() >= {"icoord", "dcoord", "ivl", "leaves"}
+    stored = pbmc.uns["unsplit"]
+    assert old["correlation_matrix"] == pytest.approx(1 - stored["tvd"])
+    mapping, kinds = stored["mapping"], pbmc.obs["unsplit"].cat.categories
+    assert ours["correlation_matrix"].shape == (len(kinds), len(kinds))
+    a, b = (np.flatnonzero(mapping["new"] == kind) for kind in kinds[:2])
+    weights = np.outer(*(mapping["n_cells"].to_numpy()[side] for side in (a, b)))
+    mean = np.average(stored["tvd"][np.ix_(a, b)], weights=weights)
+    assert ours["correlation_matrix"][0, 1] == pytest.approx(1 - mean)
+    assert (np.diag(ours["correlation_matrix"]) == 1).all()
+
+
+@pytest.mark.filterwarnings("ignore:Writing zarr v2:UserWarning")
+def test_the_tree_comes_back_from_zarr(merged, tmp_path):
+    merged.write_zarr(tmp_path / "cells.zarr")
+    again = anndata.read_zarr(tmp_path / "cells.zarr")
+    assert str(unsplit.anndata.tree(again).merges) == str(unsplit.anndata.tree(merged).merges)
+
+
+def test_the_tree_can_be_read_from_what_zarr_3_gives_back(merged):
+    def as_read(value):
+        array = np.asarray(value)
+        return array.astype(np.dtypes.StringDType()) if array.dtype.kind in "OU" else array
+
+    again = merged.copy()
+    again.uns["unsplit"]["tree"] = {
+        name: as_read(value) for name, value in merged.uns["unsplit"]["tree"].items()
+    }
+    assert str(unsplit.anndata.tree(again).merges) == str(unsplit.anndata.tree(merged).merges)
+
+
+def test_a_view_of_a_file_is_refused_before_anything_is_computed(tmp_path):
+    small().write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    with pytest.raises(InputError, match=r"view of a file.*to_memory\(\)"):
+        unsplit.anndata.merge(backed[:100], training="never looked at")
+    assert "unsplit" in unsplit.anndata.merge(backed[:100], copy=True, **QUICK).obs
+    backed.file.close()
 
 
 def test_a_merged_cluster_has_the_colour_of_its_largest_member():

@@ -118,6 +118,11 @@ def merge(
             f"key_added must differ from groupby, got {groupby!r} for both; otherwise the clusters "
             "that are merged would be lost."
         )
+    if adata.isbacked and adata.is_view and not copy:
+        raise InputError(
+            "adata is a view of a file, to which nothing can be written; pass adata.to_memory(), or "
+            "copy=True."
+        )
     groups = groups_in(_column(adata, groupby))
     batch, of_cells = (
         None if key is None else np.asarray(_column(adata, key)) for key in (batch_key, groups_key)
@@ -228,11 +233,13 @@ def annotations(
     whole = _relabelled(tree.linkage, np.argsort(order))
     if len(order) <= MOST_DRAWN:
         found[f"{key_added}_dendrogram"] = _dendrogram(whole, groups.names, groupby)
-        if "tvd" in entry:  # what scanpy.pl.correlation_matrix shows
-            found[f"{key_added}_dendrogram"]["correlation_matrix"] = 1 - entry["tvd"]
     if 1 < len(names) <= MOST_DRAWN:
         upper = _above_the_cut(whole, tree.taken, new)
         found[f"dendrogram_{key_added}"] = _dendrogram(upper, names, key_added)
+    each = np.arange(len(order))
+    for name, of in ((f"{key_added}_dendrogram", each), (f"dendrogram_{key_added}", new)):
+        if name in found and "tvd" in entry:  # what scanpy.pl.correlation_matrix shows
+            found[name]["correlation_matrix"] = 1 - _mean_tvd(entry["tvd"], of, sizes)
     return obs, found
 
 
@@ -339,6 +346,17 @@ def _above_the_cut(
         leaves.append(leaves[a] + leaves[b])
         rows.append([a, b, height, leaves[-1]])
     return np.array(rows)
+
+
+def _mean_tvd(
+    tvd: NDArray[np.float64], groups: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Mean distances between groups of clusters, where larger clusters count more."""
+    weights = (groups == np.arange(groups.max() + 1)[:, None]) * sizes
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    found = weights @ np.nan_to_num(tvd, nan=1.0) @ weights.T  # what cannot be compared is apart
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def _dendrogram(linkage: NDArray[np.float64], names: Sequence[str], groupby: str) -> dict[str, Any]:
