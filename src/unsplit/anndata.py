@@ -120,8 +120,8 @@ def merge(
         )
     if adata.isbacked and adata.is_view and not copy:
         raise InputError(
-            "adata is a view of a file, to which nothing can be written; pass adata.to_memory(), or "
-            "copy=True."
+            "adata is a view of a file, to which nothing can be written; pass "
+            "adata.to_memory(), or copy=True."
         )
     groups = groups_in(_column(adata, groupby))
     batch, of_cells = (
