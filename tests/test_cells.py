@@ -188,6 +188,80 @@ def test_a_view_of_a_file_is_refused_before_anything_is_computed(tmp_path):
     backed.file.close()
 
 
+def test_markers_tell_kept_pairs_apart_the_closest_first(pbmc):
+    import scanpy as sc
+
+    found = unsplit.anndata.markers(pbmc, n_genes=3)
+    assert found.columns.tolist() == unsplit.anndata.COLUMNS
+    assert found["score"].min() > 0
+    assert found["share"].min() >= 0.1
+    assert found.groupby(["cluster", "other"]).size().max() == 3
+    closest = min(
+        (row.pair for row in unsplit.anndata.tree(pbmc).reviewed if row.done == "kept apart"),
+        key=lambda pair: pair.statistic,
+    )
+    sizes = pbmc.obs["unsplit"].value_counts()
+    first = found.iloc[0]
+    both = {closest.size_left, closest.size_right}
+    assert {sizes[first["cluster"]], sizes[first["other"]]} == both
+    two = pbmc[pbmc.obs["unsplit"].isin([first["cluster"], first["other"]])].copy()
+    sc.tl.rank_genes_groups(
+        two, "unsplit", groups=[first["cluster"]], reference=first["other"], method="wilcoxon"
+    )
+    theirs = sc.get.rank_genes_groups_df(two, first["cluster"]).set_index("names")
+    assert theirs.loc[first["gene"], "pvals_adj"] < 0.01
+    ours = first["log2_fold_change"]
+    assert ours == pytest.approx(theirs.loc[first["gene"], "logfoldchanges"], rel=1e-3)
+    expressed = pbmc.raw[:, first["gene"]].X.toarray().ravel() > 0
+    inside = (pbmc.obs["unsplit"] == first["cluster"]).to_numpy()
+    assert first["share"] == pytest.approx(expressed[inside].mean())
+
+
+def test_the_scores_of_markers_are_those_of_the_page(merged):
+    from unsplit.report.collect import Source, collect
+
+    found = unsplit.anndata.markers(merged, use_raw=False, n_genes=30)
+    assert set(found[found["cluster"] == "2 + 10"]["gene"]) >= {f"gene {i}" for i in range(15)}
+    codes = merged.obs["unsplit"].cat.codes.to_numpy()
+    kept = collect(Source(merged.X.toarray(), codes, 2, merged.var_names.tolist()))
+    scores = (kept.means[0] - kept.means[1]) / kept.spread
+    page = dict(zip(kept.feature_names, scores, strict=True))
+    assert [page[gene] for gene in found["gene"]] == pytest.approx(
+        found["score"] * np.where(found["cluster"] == "2 + 10", 1, -1), rel=1e-4
+    )
+
+
+def test_markers_take_a_layer_and_renamed_clusters_and_say_what_is_wrong(merged):
+    adata = merged.copy()
+    usual = unsplit.anndata.markers(adata)
+    adata.layers["logged"], adata.X = adata.X, adata.layers["counts"]
+    adata.obs["unsplit"] = adata.obs["unsplit"].cat.rename_categories(["T cells", "B cells"])
+    renamed = unsplit.anndata.markers(adata, layer="logged")
+    assert renamed["gene"].tolist() == usual["gene"].tolist()
+    assert set(renamed["cluster"]) == {"T cells", "B cells"}
+    for wrong, words in {
+        ("counts", None): "layer 'counts' of adata must hold log-normalised expression",
+        (None, False): "X of adata must hold log-normalised expression",
+        ("logged", True): "name two sources",
+        ("other", None): "no layer 'other'",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            unsplit.anndata.markers(adata, layer=wrong[0], use_raw=wrong[1])
+    with pytest.raises(InputError, match="no longer holds the clusters"):
+        unsplit.anndata.markers(adata[adata.obs["unsplit"] == "T cells"])
+    adata.obs["unsplit"] = merged.obs["unsplit"].cat.reorder_categories(["3 + 4", "2 + 10"])
+    pd.testing.assert_frame_equal(unsplit.anndata.markers(adata), usual)
+    del adata.raw
+    with pytest.raises(InputError, match="adata has no raw"):
+        unsplit.anndata.markers(adata, use_raw=True)
+
+
+def test_one_cluster_that_is_left_has_no_markers():
+    adata = small()
+    unsplit.anndata.merge(adata, n_clusters=1, **QUICK)
+    assert unsplit.anndata.markers(adata).empty
+
+
 def test_a_merged_cluster_has_the_colour_of_its_largest_member():
     adata = small(names=np.where(np.arange(160) < 50, "10", small().obs["leiden"]))
     adata.uns["leiden_colors"] = ["#000002", "#000003", "#000004", "#000010"]
