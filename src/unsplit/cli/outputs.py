@@ -185,6 +185,7 @@ def described_tree(tree: MergeTree) -> dict[str, Any]:
     return {
         "n_clusters": tree.n_clusters,
         "stopped": tree.stopped,
+        "how_separated": tree.how_separated,
         "remerges_by_n_clusters": None if tree.stability is None else tree.stability.numbers,
         "last_merge_tvd": tvd[n_taken - 1] if n_taken else None,
         "first_refused_tvd": tvd[n_taken] if n_taken < len(tvd) else None,

@@ -54,9 +54,9 @@ TURNS = 8
 # A smaller gain is rounding.
 LEAST_GAIN = 1e-9
 
-# Labels drawn anew contradict the network also where it is surest, groups that overlap hardly ever.
-# Of true groups split at random up to 2 % of the surest quarter were counted on one half of the data
-# sets, and 6 % or more if a fifth of the labels was drawn anew.
+# Labels drawn anew contradict the network also where it is surest, groups that overlap hardly ever:
+# of the surest quarter up to 2 % on one half of the data sets split at random, and 6 % or more if a
+# fifth of the labels was drawn anew.
 FEWEST_MISTAKES = 0.05
 
 # float64 probabilities that are held at a time (128 MiB).
