@@ -212,6 +212,7 @@ def test_labels_that_are_right_already_stay():
     assert adjusted_rand_score(truth, alone) < 0.6
 
 
+@pytest.mark.filterwarnings("ignore:the clusters do not follow")
 def test_mistakes_in_labels_that_were_not_split_are_corrected():
     X, truth = make_blobs([200] * 3, 6, centers=4 * np.eye(3, 6), random_state=0)
     labels = split_at_random(truth, 0.2) // 3
