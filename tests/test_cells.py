@@ -256,10 +256,17 @@ def test_markers_take_a_layer_and_renamed_clusters_and_say_what_is_wrong(merged)
         unsplit.anndata.markers(adata, use_raw=True)
 
 
-def test_one_cluster_that_is_left_has_no_markers():
-    adata = small()
-    unsplit.anndata.merge(adata, n_clusters=1, **QUICK)
+def test_one_cluster_that_is_left_has_no_markers_and_says_why(merged):
+    from sklearn.cluster import KMeans
+
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    cut = KMeans(4, n_init=1, random_state=0).fit_predict(X).astype(str)
+    adata = anndata.AnnData(np.abs(X), {"leiden": cut}, obsm={"X_pca": X})
+    unsplit.anndata.merge(adata, **QUICK)
+    known = adata.uns["unsplit"]["how_separated"]
+    assert known.startswith("The data do not look like separated groups")
     assert unsplit.anndata.markers(adata).empty
+    assert "how_separated" not in merged.uns["unsplit"]
 
 
 def test_a_merged_cluster_has_the_colour_of_its_largest_member():

@@ -98,7 +98,8 @@ def merge(
         ``.uns[key_added]``
             ``mapping`` (old and new clusters), ``review`` (the pairs to check, unclear ones
             first), ``tvd`` (the distances between the old clusters), ``tree`` (read it with
-            :func:`tree`), ``n_clusters``, ``stopped`` and ``params``.
+            :func:`tree`), ``n_clusters``, ``stopped`` and ``params``; ``how_separated`` is there
+            only if the cells hardly look like separated groups.
         ``.uns[f"{key_added}_colors"]``
             Each merged cluster has the colour of its largest member; not if the old clusters have
             no colours.
@@ -349,6 +350,8 @@ def annotations(
         "review": _frame(review),
         "tree": _stored(tree),
     }
+    if tree.how_separated is not None:
+        entry["how_separated"] = tree.how_separated
     # A sparse estimate of very many clusters has no matrix of all pairs.
     if isinstance(tvd, np.ndarray):
         entry["tvd"] = tvd[np.ix_(order, order)]

@@ -202,7 +202,7 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
     >>> about_run({"typed": "merge cells.csv --labels leiden --out merged", "seed": 3})["command"]
     'unsplit merge cells.csv --labels leiden --out merged --report --seed 3'
     """
-    beside = ("typed", "stopped")  # which the page shows elsewhere
+    beside = ("typed", "stopped", "how_separated")  # which the page shows elsewhere
     plain = {
         n: v for n, v in result.items() if isinstance(v, str | int | float) and n not in beside
     }
