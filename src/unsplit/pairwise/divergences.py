@@ -245,20 +245,22 @@ class HeldoutScores:
         theirs without training: the logarithm of the mean of their exponentials, weighted by size.
         """
         columns, lengths = np.concatenate(unions), [len(members) for members in unions]
-        counts, strata = self.sizes_in_batches(sizes), self.strata[index]
-        log_shares = np.hstack([log_of_shares(counts[:, list(members)]) for members in unions])
         starts, union_of = np.cumsum([0, *lengths[:-1]]), np.repeat(np.arange(len(unions)), lengths)
-        result = np.empty((len(index), len(unions)), np.float32)
+        counts = self.sizes_in_batches(sizes)[:, columns]
+        totals = np.maximum(np.add.reduceat(counts, starts, axis=1), 1)[:, union_of]
+        features, weights = self.features[index], self.weights[:, columns].transpose(0, 2, 1)
+        z = np.empty((len(index), len(columns)), np.float32)
+        ends = np.searchsorted(self.strata[index], np.arange(len(self.bias) + 1)).tolist()
         with np.errstate(divide="ignore"):  # none of the members may occur in the batch
-            for stratum in np.flatnonzero(np.bincount(strata)):
-                inside = np.flatnonzero(strata == stratum)
-                z = self.features[index[inside]] @ self.weights[stratum, columns].T
-                z += self.bias[stratum, columns] + log_shares[stratum % self.n_batches]
-                top = np.maximum.reduceat(z, starts, axis=1)
-                top = np.maximum(top, np.finfo(np.float32).min)  # −∞ − −∞ would be no number
-                total = np.add.reduceat(np.exp(z - top[:, union_of]), starts, 1, np.float64)
-                result[inside] = top + np.log(total)
-        return result
+            log_shares = np.log(counts / totals).astype(np.float32)
+            bias = self.bias[:, columns] + log_shares[np.arange(len(self.bias)) % len(counts)]
+            for (start, stop), weight, offset in zip(pairwise(ends), weights, bias, strict=True):
+                if start < stop:
+                    z[start:stop] = features[start:stop] @ weight + offset
+            top = np.maximum.reduceat(z, starts, axis=1)
+            top = np.maximum(top, np.finfo(np.float32).min)  # −∞ − −∞ would be no number
+            total = np.add.reduceat(np.exp(z - top[:, union_of]), starts, 1, np.float64)
+            return (top + np.log(total)).astype(np.float32)
 
     def some(self, index: Index | slice) -> "HeldoutScores":
         """Return the scores of some of the observations, in their order."""
@@ -275,19 +277,21 @@ class HeldoutScores:
         return sizes[None] if self.batch_sizes is None else self.batch_sizes
 
     @property
+    def are_few(self) -> bool:
+        """Whether there are so few scores that one thread should add them up."""
+        return int(self.counts.sum()) * self.n_clusters <= BLOCK_ELEMENTS
+
+    @property
     def by_content(self) -> Index:
         """The observations in an order that neither the order of rows nor names change."""
         return np.argsort(self.features.sum(axis=1), kind="stable")
 
-    def order_of_appearance(self) -> Index:
-        """The clusters in the order in which they first appear in the data, shape (k,)."""
-        if len(self.rows) == 0:
-            raise nothing_held_out()
-        first = np.full(self.n_clusters, np.iinfo(np.int64).max)
-        np.minimum.at(first, self.clusters, self.rows)
-        # Clusters without held-out observations have no first row; their weights order them, which
-        # do not depend on names either.
-        return np.lexsort((*self.bias[::-1], first))
+    def clusters_by_content(self) -> Index:
+        """The clusters in an order that neither the order of rows nor names change, shape (k,)."""
+        least = np.full(self.n_clusters, np.inf)
+        np.minimum.at(least, self.clusters, self.features.sum(axis=1))
+        # Those that share this observation, or have none, are ordered by their weights.
+        return np.lexsort((*self.bias[::-1], least))
 
     def renamed(self, new_index: Index) -> "HeldoutScores":
         """Return the same scores with cluster c renamed to ``new_index[c]``."""
@@ -483,8 +487,10 @@ def rank_sums(scores: HeldoutScores, small: NDArray[np.bool_] | None = None) -> 
 
     k, device = scores.n_clusters, device_for_sums()
     small = np.zeros(k, bool) if small is None else small
-    # Small clusters come last, so that each pair is counted once, from the first of the two.
-    order, n_large = np.argsort(small, kind="stable"), k - int(small.sum())
+    # Small clusters come last, so that each pair is counted once, from the first of the two.  Equal
+    # rows may differ in the last digit, which depends on their place, and this not on names.
+    by_content, n_large = scores.clusters_by_content(), k - int(small.sum())
+    order = by_content[np.argsort(small[by_content], kind="stable")]
     strata = [
         stratum.reordered(torch.from_numpy(order).to(device)) for stratum in scores.on(device)
     ]
