@@ -105,7 +105,7 @@ def refine(
         random: the network's distances between the initial clusters, with their scores.  Then an
         observation moves only if neighbours and network agree that its label is mistaken, and
         none does if few labels seem to be; nothing else happens.
-        :class:`unsplit.ClusterMerger` passes them if clusters were merged by tests.
+        :class:`unsplit.ClusterMerger` passes them if tests decided or nothing was merged.
 
     Returns
     -------
