@@ -205,7 +205,7 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
     """
     before, after = counted(tree.n_initial, "cluster"), f"{tree.n_clusters:,}"
     merged = tree.taken.any()
-    sentences = [how_sure(tree.reviewed), tree.how_stable, why_stopped(tree)]
+    sentences = [tree.how_separated, how_sure(tree.reviewed), tree.how_stable, why_stopped(tree)]
     if n_noise:
         sentences.append(f"{counted(n_noise, 'observation')} labelled as noise stayed noise.")
     if folded_to is not None:
