@@ -6,6 +6,7 @@ from dataclasses import replace
 import click
 
 from unsplit.data.saving import added_file, verify_folder
+from unsplit.errors import InputError
 
 
 @click.command(
@@ -41,8 +42,17 @@ def report(folder: str) -> None:
 
     files_of_result(folder)  # before anything is created where no result is
     with Console(progress=False).show_warnings(), added_file(folder, PAGE) as new:
-        content, result = content_of_folder(folder)
-        make_page(replace(content, about=about_run(result))).save(new)
+        try:
+            content, result = content_of_folder(folder)
+            content = replace(content, about=about_run(result))
+        except InputError:
+            raise
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
+            raise InputError(
+                f"{folder} holds a result that no run has written, or files of different ones; "
+                "merge again."
+            ) from None
+        make_page(content).save(new)
     if not len(content.kept.picture_xy):
         click.echo(
             "The page has no picture of the data, because the result was saved without one; run "

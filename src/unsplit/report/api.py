@@ -197,6 +197,7 @@ def _clusters(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
     return np.asarray(unmerged.labels(labels))
 
 
+@np.errstate(all="ignore")
 def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     """Make the page of a tree, which is folded to ``most_leaves`` leaves if it is larger."""
     tree, kept = content.tree, content.kept

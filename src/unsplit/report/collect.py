@@ -133,6 +133,7 @@ class Kept(SimpleNamespace):
         return cls(**load_checked(path, FORMAT, _kept_arrays(n_clusters), advice=advice)[0])
 
 
+@np.errstate(all="ignore")
 def collect(source: Source, distances: PairwiseTVD | None = None) -> Kept:
     """Collect what a page shows of the observations.
 
