@@ -21,6 +21,7 @@ __all__ = [
     "DependenceWarning",
     "FeatureWarning",
     "InputError",
+    "InputWarning",
     "KeptWarning",
     "LabelsWarning",
     "OutOfMemoryWarning",
@@ -32,6 +33,10 @@ __all__ = [
 
 class InputError(ValueError):
     """The input cannot be used; the message says what is wrong and what to do."""
+
+
+class InputWarning(UserWarning):
+    """The input may not be what it seems, or is not used as it is written; the message says how."""
 
 
 class SmallClusterWarning(UserWarning):

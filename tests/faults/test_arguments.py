@@ -137,7 +137,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"path": "x.csv"},
         {
             **dict.fromkeys(("labels", "batch", "groups"), "str None"),
-            **dict.fromkeys(("id", "features", "progress", "use_rep"), "None"),
+            **dict.fromkeys(("id", "features", "progress", "use_rep", "missing"), "None"),
             "scale": "bool",
         },
     ),

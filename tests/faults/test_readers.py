@@ -282,7 +282,7 @@ def test_long_names_are_shortened():
     refused("d.csv", data="d.csv")
     Path("d.csv").write_text(f"{name},{name}\n1,2\n")
     refused("d.csv", data="d.csv")
-    Path("d.csv").write_text(f"a;{name}\n1;2\n")
+    Path("d.csv").write_text(f"a|{name};\n1;2;3\n")
     refused("d.csv", data="d.csv")
     Path("d.csv").write_text("a,b\n1,u\n2,v\n")
     assert len(refused("d.csv", data="d.csv", labels=name)) < 500

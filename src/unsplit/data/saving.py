@@ -350,6 +350,8 @@ def _manifest_of(folder: Path, shown: str) -> dict[str, Any]:
     if not os.path.lexists(path):
         return {"files": {}}
     try:
+        if not path.is_file():  # such as a device, which has no end
+            raise ValueError
         content = json.loads(path.read_text(encoding="utf-8"))
         files, versions = dict(content["files"]), dict(content["versions"])
         known = content["format"] == MANIFEST_FORMAT

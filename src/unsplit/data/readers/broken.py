@@ -141,7 +141,7 @@ def reading(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (InputError, ImportError):
+    except (InputError, ImportError, Warning):
         raise
     except MemoryError:
         raise InputError(f"{path} does not fit into memory; {TOO_LARGE}.") from None
