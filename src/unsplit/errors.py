@@ -76,7 +76,7 @@ class CheckpointWarning(UserWarning):
 
 
 class KeptWarning(UserWarning):
-    """A user's file would have been replaced by a result; it is kept under another name."""
+    """Of files that were there already, some are kept under another name, or removed."""
 
 
 class OutOfMemoryWarning(UserWarning):
