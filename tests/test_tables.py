@@ -399,8 +399,11 @@ def test_missing_values_are_an_error_that_names_the_option(with_gaps):
 def test_rows_with_missing_values_are_left_out_and_listed_as_noise(with_gaps):
     result = merge("--id", "bottle", "--missing", "drop", "--report", data="gaps.csv")
     succeeds(result)
-    said = "left 2 of 178 rows of gaps.csv out (noise, -1, in results); missing were 1 in 'ash', 2"
-    assert f"{said} in 'hue'." in result.stderr
+    said = (
+        "2 of 178 rows of gaps.csv have missing values (1 in 'ash', 2 in 'hue') and are left out; "
+        "results list them as noise (-1)."
+    )
+    assert f"warning: {said}\n" in result.stderr
     written, labels = read_json("out/result.json"), read_csv("out/labels.csv")
     assert (written["missing"], written["n_rows_left_out"]) == ("drop", 2)
     assert written["n_observations"] == 176
@@ -425,7 +428,7 @@ def test_what_is_left_is_merged_as_if_the_others_had_never_been_there(with_gaps)
 
 
 def test_missing_values_are_filled_in_by_the_median(with_gaps):
-    with pytest.warns(InputWarning, match=r"filled in missing .*; missing were 1 in 'ash', 2 in"):
+    with pytest.warns(InputWarning, match=r"missing .* \(1 in 'ash', 2 in 'hue'\) are filled in"):
         found = library.read("gaps.csv", "cluster", id="bottle", missing="median")
     assert np.array_equal(found.X, with_gaps[MEASURED].fillna(with_gaps[MEASURED].median()))
     assert found.kept.all()
@@ -433,7 +436,7 @@ def test_missing_values_are_filled_in_by_the_median(with_gaps):
 
 def test_batches_and_labels_of_another_file_follow_the_rows_that_are_left(with_gaps):
     pd.DataFrame({"id": with_gaps["bottle"][::-1], "label": range(178)}).to_csv("l.csv")
-    with pytest.warns(InputWarning, match="left 2 of 178"):
+    with pytest.warns(InputWarning, match="2 of 178 rows"):
         found = library.read("gaps.csv", "l.csv", "cluster", id="bottle", missing="drop")
     kept = [row for row in range(178) if row not in (3, 7)]
     assert found.labels.tolist() == [177 - row for row in kept]

@@ -153,7 +153,7 @@ def merge(
 ) -> None:
     """Merge the clusters of DATA that belong together.
 
-    DATA is a table with one row per observation (.csv, .tsv, .parquet, .arrow,
+    DATA is a table with one row per observation (.csv, .tsv, .xlsx, .parquet, .arrow,
     .feather, .npy, .npz, also SciPy sparse), cells (.h5ad, where --labels is a column of obs), a
     folder of images, sounds, meshes or point clouds with one subfolder per cluster, or .tar files
     of images as WebDataset writes them. In a table every column of numbers is a feature, except

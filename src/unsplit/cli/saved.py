@@ -2,11 +2,11 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
 from unsplit.data.saving import added_file, verify_folder
-from unsplit.errors import InputError
 
 
 @click.command(
@@ -38,20 +38,14 @@ def report(folder: str) -> None:
     # Imported here, because verify needs none of it.
     from unsplit.cli.console import Console
     from unsplit.cli.outputs import about_run
+    from unsplit.data.readers.broken import reading
     from unsplit.report.api import PAGE, content_of_folder, files_of_result, make_page
 
     files_of_result(folder)  # before anything is created where no result is
     with Console(progress=False).show_warnings(), added_file(folder, PAGE) as new:
-        try:
+        with reading(Path(folder)):
             content, result = content_of_folder(folder)
             content = replace(content, about=about_run(result))
-        except InputError:
-            raise
-        except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
-            raise InputError(
-                f"{folder} holds a result that no run has written, or files of different ones; "
-                "merge again."
-            ) from None
         make_page(content).save(new)
     if not len(content.kept.picture_xy):
         click.echo(

@@ -112,7 +112,7 @@ def assign_roles(
             if choice.drop
             else f"{path} has no feature columns; add columns of numbers."
         )
-    return Roles(ids + own, features, choice.encode)
+    return Roles(ids + own, features, tuple(dict.fromkeys(choice.encode)))
 
 
 def refuse_choice(path: Path, given: Sequence[str]) -> None:
@@ -266,15 +266,18 @@ def without_gaps(
             f"{path} has too many missing values for {option('missing', missing)}, most of them in "
             f"column {names[worst]!r}; leave it out with {option('drop', [names[worst]])}."
         )
-    said = f"filled in missing values of {path} with the medians of their columns"
+    columns = [f"{n_gaps[j]:,} in {names[j]!r}" for j in np.flatnonzero(n_gaps).tolist()]
+    where = f"({', '.join(columns[:5])}{', …' if len(columns) > 5 else ''})"
     if missing == "median":
         X[gaps] = np.broadcast_to(np.nanmedian(X, axis=0), X.shape)[gaps]
+        said = f"missing values of {path} {where} are filled in with the medians of their columns"
     else:
         kept = whole
-        said = f"left {(~kept).sum():,} of {len(X):,} rows of {path} out (noise, -1, in results)"
-    where = [f"{n_gaps[j]:,} in {names[j]!r}" for j in np.flatnonzero(n_gaps).tolist()]
-    more = ", …" if len(where) > 5 else ""
-    warn(f"{said}; missing were {', '.join(where[:5])}{more}.", InputWarning)
+        said = (
+            f"{(~kept).sum():,} of {len(X):,} rows of {path} have missing values {where} and are "
+        )
+        said += "left out; results list them as noise (-1)"
+    warn(f"{said}.", InputWarning)
     refuse_gaps_in_columns(X[kept], names, str(path))
     return kept
 

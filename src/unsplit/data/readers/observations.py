@@ -84,7 +84,6 @@ class Observations:
         Which matrix of an .h5ad file X is, such as "X_pca"; None for other files.
     shown : any kind of observations, or None
         What a page shows of the observations where X holds vectors given for them: the images.
-
     kept : ndarray of shape (N,), or None
         Which of the N rows of a table are left; the others have missing values.
     all_ids : ndarray of shape (N,), or None
@@ -141,10 +140,11 @@ def read_observations(
     path : str or path
         ``.npy`` with an array; ``.npz`` with one array of observations or one called "X" or "data"
         (its one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.h5``, read like it;
-        ``.csv`` or ``.tsv`` (also with ``.gz`` at the end), ``.parquet``, ``.arrow`` or
-        ``.feather``.  In a table every column of numbers is a feature, except the labels and the
-        row ids: a column called "id", "row_id" or "index", a first column without a name, or the
-        index that pandas stored.  Other columns are left out with a warning that names them.
+        ``.csv`` or ``.tsv`` (also with ``.gz`` at the end), ``.txt`` with tabs, ``.xlsx``,
+        ``.parquet``, ``.arrow`` or ``.feather``.  In a table every column of numbers is a feature,
+        except the labels and the row ids: a column called "id", "row_id" or "index", a first column
+        without a name, or the index that pandas stored.  Other columns are left out with a warning
+        that names them.
     labels : str or path, optional
         A column of that file or, if it has none of that name, another file: ``.txt`` with one
         label per line, ``.npy``, ``.npz`` or a table, with one column of labels or one called
@@ -179,21 +179,21 @@ def read_observations(
     n = X.shape[0]
     others = {k: a for k, a in columns.items() if k not in wanted and a.shape == (n,)}
     ids = ids_in(path, others, contents.index, choice.id)
-    kept = None
+    kept: Any = None
     if names is not None:
         leave_out_text(path, contents.text, choice, any_numbers=bool(names))
         kept = without_gaps(path, X, names, choice.missing)
     rows = RowIds(path, np.arange(n) if ids is None else ids, ids is not None, choice.id)
     clusters = values_of_rows(columns, wanted[0], rows, LABEL_NAMES)
     batches = values_of_rows(columns, wanted[1], rows, BATCH_NAMES)
-    if names is not None and kept is not None:
-        if not kept.all():
-            X = X[kept]
-            clusters, batches = (of if of is None else of[kept] for of in (clusters, batches))
+    given: Any = X, rows.ids, clusters, batches
+    if kept is not None and not kept.all():
+        given = tuple(of if of is None else of[kept] for of in given)
+    X, left, clusters, batches = given
+    if names is not None:
         _look_at_features(path, X, names, clusters, choice)
-        given = clusters, batches, tuple(contents.text), choice.id
-        return Observations(X, names, rows.ids[kept], *given, all_ids=rows.ids, kept=kept)
-    return Observations(X, names, rows.ids, clusters, batches)
+    found = Observations(X, names, left, clusters, batches, tuple(contents.text), choice.id)
+    return replace(found, kept=kept, all_ids=rows.ids)
 
 
 def with_vectors(

@@ -98,14 +98,13 @@ def read_text_table(path: Path, assign: Assign) -> Contents:
         opened = partial(io.BytesIO, _sheet(path))
     with opened() as file:
         start = file.read(2**16)
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return _read_text(path, opened, "utf-16", assign)
+    wide = start[:2] in (b"\xff\xfe", b"\xfe\xff")  # two bytes for a letter, as Excel writes .txt
     try:
-        return _read_text(path, opened, "utf-8-sig", assign)
+        return _read_text(path, opened, "utf-16" if wide else "utf-8-sig", assign)
     except UnicodeDecodeError:
         if b"\0" in start:
             raise
-        found = _read_text(path, opened, OLDER, assign)
+    found = _read_text(path, opened, OLDER, assign)
     warn(
         f"{path} is not text in UTF-8 and was read as Latin-1 (Windows-1252); check letters such "
         "as é and ß, or save it again as UTF-8.",
