@@ -23,7 +23,6 @@ from benchmarks.known_truth import spread_means
 from unsplit import datasets, pairwise_tvd
 from unsplit.networks import registry
 from unsplit.pairwise import api, heldout_scores
-from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
 from unsplit.pairwise.heldout_scores import of_clusters
 from unsplit.plots.style import COLOURS, clean
@@ -95,7 +94,7 @@ def checkerboard(weights: Floats, size: int, rng: np.random.Generator) -> datase
 def tvd_of(scores: HeldoutScores) -> Floats:
     """The TVD that these scores give."""
     rate = directed_means(scores, hit)
-    return np.asarray(np.maximum(2 * stats.balanced_accuracy(rate) - 1, 0))
+    return np.asarray(np.maximum(rate + rate.T - 1, 0))
 
 
 def of_all_candidates(X: Floats, y: NDArray[np.int64], seed: int) -> dict[str, Floats]:

@@ -70,7 +70,7 @@ def stopping_bias(repeats: int) -> None:
                 rate, n = accuracy_of([run(X, y, folds, seed) for folds in groups])
                 upper = np.triu_indices(k, 1)
                 values.append((rate + rate.T - 1)[upper].mean())
-                spread.append(stats.tvd_stderr(rate, n)[upper].mean())
+                spread.append(stats.tvd_stderr(stats.Hits.of(rate, n))[upper].mean())
             error = np.std(values) / np.sqrt(len(values))
             rows.append(
                 (
@@ -171,7 +171,7 @@ def coverage(scale: float) -> None:
                 result = run(X, y, folds, seed)
                 rate = directed_means(result.scores, hit)
                 n = result.scores.counts.sum(axis=0)
-                low, high = stats.accuracy_interval(rate, n, 0.95, len(folds))
+                low, high = stats.accuracy_interval(stats.Hits.of(rate, n), 0.95, len(folds))
                 truth = true_rates(result, means, seed)
                 truth = (truth + truth.T) / 2
                 for i, j in zip(*np.triu_indices(len(means), 1), strict=True):
@@ -271,9 +271,7 @@ def three_tests(
             two = (y == a) | (y == b)
             found.append((old[a, b], new[a, b], energy_p_value(X[two], y[two] == a, rng)))
         rate = directed_means(scores, hit)
-        n_equal = stats.possibly_equal(
-            int(np.triu(stats.balanced_accuracy(rate) <= 0.5, 1).sum()), len(rate)
-        )
+        n_equal = stats.possibly_equal(int(np.triu((rate + rate.T) / 2 <= 0.5, 1).sum()), len(rate))
         any_small.append(bool(n_equal * new[i, j].min() <= 0.05))
     return np.array(found).T, float(np.mean(any_small))
 
@@ -353,8 +351,9 @@ def lower_ends(scale: float) -> None:
                 ends = []
                 for seed in range(max(2, int(2 * scale))):
                     _, _, scores = in_turn("Gaussian", tvd, N_CLUSTERS, n, d, seed)
-                    rate = stats.at_least_chance(directed_means(scores, hit))
-                    low, high = stats.accuracy_interval(rate, scores.counts.sum(axis=0), 0.95, 5)
+                    n = scores.counts.sum(axis=0)
+                    hits = stats.at_least_chance(stats.Hits.of(directed_means(scores, hit), n))
+                    low, high = stats.accuracy_interval(hits, 0.95, 5)
                     i, j = np.triu_indices(N_CLUSTERS, 1)
                     kept = (i + j) % 2 == 1
                     ends.append(np.stack([2 * end[i[kept], j[kept]] - 1 for end in (low, high)]))

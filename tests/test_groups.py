@@ -240,7 +240,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(n_groups, mean):
         rate = np.full((2, 2), 0.5)
         rate[0, 1], rate[1, 0] = hits[:n_groups, 1].mean(), hits[n_groups:, 0].mean()
         n = effective_numbers(hits, cluster, groups, np.full(2 * n_groups, size), rate)
-        low, high = stats.accuracy_interval(rate, n, 0.95)
+        low, high = stats.accuracy_interval(stats.Hits.of(rate, n), 0.95)
         inside += low[0, 1] <= mean <= high[0, 1]
     assert inside / repeats >= 0.92
 

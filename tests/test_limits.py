@@ -74,8 +74,8 @@ def with_twins(share):
 
 def has_shortest_interval(n):
     """Whether two equal clusters of n held-out observations can count as alike."""
-    high = stats.accuracy_interval(np.full((2, 2), 0.5), np.array([n, n]), 0.95, 5)[1]
-    return bool(2 * high[0, 1] - 1 <= limits.LARGE_TVD)
+    high = stats.accuracy_interval(stats.Hits(0.5, 0.5, n, n), 0.95, 5)[1]
+    return bool(2 * high - 1 <= limits.LARGE_TVD)
 
 
 def from_elsewhere(rows_of_others, gap):

@@ -42,7 +42,7 @@ def exact_coverage(p, n_p, q, n_q, level):
     # One cluster per outcome: the block [outcome of p, outcome of q] has all combinations.
     own = np.concatenate([hits_p / n_p, hits_q / n_q])
     n = np.repeat([n_p, n_q], [n_p + 1, n_q + 1])
-    ends = stats.accuracy_interval(np.tile(own[:, None], len(own)), n, level)
+    ends = stats.accuracy_interval(stats.Hits.of(np.tile(own[:, None], len(own)), n), level)
     low, high = (end[: n_p + 1, n_p + 1 :] for end in ends)
     assert (low >= 0).all()
     assert (high <= 1).all()
@@ -64,8 +64,8 @@ def test_accuracy_interval_holds_its_level_in_a_simulation():
     rng = np.random.default_rng(0)
     for p, q, n in [(0.5, 0.5, 50), (0.8, 0.6, 80), (0.95, 0.9, 200)]:
         hits = rng.binomial(n, [p, q], size=(1500, 2)) / n
-        intervals = [stats.accuracy_interval(rates(*h), np.array([n, n]), 0.95) for h in hits]
-        held = [low[0, 1] <= (p + q) / 2 <= high[0, 1] for low, high in intervals]
+        intervals = [stats.accuracy_interval(stats.Hits(*h, n, n), 0.95) for h in hits]
+        held = [low <= (p + q) / 2 <= high for low, high in intervals]
         assert 0.93 <= np.mean(held) <= 0.98
 
 
@@ -77,7 +77,7 @@ def test_other_levels_are_held_too():
 @quick
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 50), st.integers(0, 50))
 def test_accuracy_interval_is_symmetric_and_inside_the_unit_interval(p, q, n_p, n_q):
-    low, high = stats.accuracy_interval(rates(p, q), np.array([n_p, n_q]), 0.95)
+    low, high = stats.accuracy_interval(stats.Hits.of(rates(p, q), np.array([n_p, n_q])), 0.95)
     np.testing.assert_array_equal(low, low.T)
     np.testing.assert_array_equal(high, high.T)
     # The Wilson ends of 0 and 1 are right up to rounding.
@@ -86,26 +86,26 @@ def test_accuracy_interval_is_symmetric_and_inside_the_unit_interval(p, q, n_p, 
 
 
 def test_accuracy_interval_of_nothing_leaves_the_empty_side_open():
-    low, high = stats.accuracy_interval(rates(0.5, 0.5), np.array([0, 0]), 0.95)
+    low, high = stats.accuracy_interval(stats.Hits(0.5, 0.5, 0, 0), 0.95)
     half_width = np.sqrt(0.5) / 2
-    assert low[0, 1] == pytest.approx(0.5 - half_width)
-    assert high[0, 1] == pytest.approx(0.5 + half_width)
+    assert low == pytest.approx(0.5 - half_width)
+    assert high == pytest.approx(0.5 + half_width)
 
 
 @quick
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_hit_rates_are_raised_to_chance_and_no_further(p, q):
-    raised = stats.at_least_chance(rates(p, q))
+    raised = stats.at_least_chance(stats.Hits(p, q, 9, 9))
     expected = max((p + q) / 2, 0.5)
-    assert (raised[0, 1] + raised[1, 0]) / 2 == pytest.approx(expected, abs=1e-12)
-    assert raised[0, 1] - raised[1, 0] == pytest.approx(p - q, abs=1e-12)
-    assert -1e-12 <= raised.min() <= raised.max() <= 1 + 1e-12
+    assert raised.accuracy == pytest.approx(expected, abs=1e-12)
+    assert raised.rate - raised.back == pytest.approx(p - q, abs=1e-12)
+    assert -1e-12 <= min(raised[:2]) <= max(raised[:2]) <= 1 + 1e-12
 
 
 def test_the_fewer_observations_the_more_could_be_hidden():
     # All did worse than chance, and must not look the surer for it.
-    worse = stats.at_least_chance(rates(0.2, 0.3))
-    high = [stats.accuracy_interval(worse, np.array([n, n]), 0.95)[1][0, 1] for n in (5, 20, 80)]
+    worse = [stats.at_least_chance(stats.Hits(0.2, 0.3, n, n)) for n in (5, 20, 80)]
+    high = [stats.accuracy_interval(hits, 0.95)[1] for hits in worse]
     assert high[0] > high[1] > high[2] > 0.5
 
 
@@ -114,42 +114,38 @@ def test_stderr_is_the_standard_deviation_of_the_tvd(p, q):
     rng = np.random.default_rng(0)
     hits = rng.binomial(200, [p, q], size=(2000, 2)) / 200
     simulated = (hits.sum(axis=1) - 1).std()
-    n = np.array([200, 200])
-    claimed = np.mean([stats.tvd_stderr(rates(*h), n)[0, 1] for h in hits])
+    claimed = np.mean([stats.tvd_stderr(stats.Hits(*h, 200, 200)) for h in hits])
     assert claimed == pytest.approx(simulated, rel=0.05)
 
 
 def test_stderr_of_a_perfect_score_is_positive_and_shrinks():
-    few, many = (stats.tvd_stderr(rates(1.0, 1.0), np.array([n, n]))[0, 1] for n in (10, 1000))
+    few, many = (stats.tvd_stderr(stats.Hits(1.0, 1.0, n, n)) for n in (10, 1000))
     assert 0 < many < few
 
 
 def test_stderr_by_hand():
     # Posterior Beta(4, 3) and Beta(3, 1): variances 12/392 and 3/80.
-    stderr = stats.tvd_stderr(rates(3 / 5, 2 / 2), np.array([5, 2]))
-    assert stderr[0, 1] == pytest.approx(np.sqrt(12 / 392 + 3 / 80))
+    stderr = stats.tvd_stderr(stats.Hits(3 / 5, 2 / 2, 5, 2))
+    assert stderr == pytest.approx(np.sqrt(12 / 392 + 3 / 80))
 
 
 def test_stderr_of_nothing_is_that_of_two_uniform_variables():
-    stderr = stats.tvd_stderr(rates(0.5, 0.5), np.array([0, 0]))
-    assert stderr[0, 1] == pytest.approx(np.sqrt(2 / 12))
+    stderr = stats.tvd_stderr(stats.Hits(0.5, 0.5, 0, 0))
+    assert stderr == pytest.approx(np.sqrt(2 / 12))
 
 
 def test_errors_grow_with_the_folds_only_where_clusters_cannot_be_told_apart():
-    n = np.array([200, 200])
-    for hits, factor in ((0.5, np.sqrt(stats.CROSSFIT_VARIANCE)), (1.0, 1.0)):
-        one, five = (stats.tvd_stderr(rates(hits, hits), n, n_folds)[0, 1] for n_folds in (1, 5))
+    for rate, factor in ((0.5, np.sqrt(stats.CROSSFIT_VARIANCE)), (1.0, 1.0)):
+        hits = stats.Hits(rate, rate, 200, 200)
+        one, five = (stats.tvd_stderr(hits, n_folds) for n_folds in (1, 5))
         assert five == pytest.approx(factor * one)
-        widths = [
-            np.diff(stats.accuracy_interval(rates(hits, hits), n, 0.95, n_folds), axis=0)[0, 0, 1]
-            for n_folds in (1, 5)
-        ]
+        widths = [np.diff(stats.accuracy_interval(hits, 0.95, n_folds)) for n_folds in (1, 5)]
         assert widths[1] == pytest.approx(factor * widths[0])
 
 
 def test_stderr_is_symmetric_when_sizes_and_rates_are_not():
     rng = np.random.default_rng(0)
-    stderr = stats.tvd_stderr(rng.random((5, 5)), np.array([0, 3, 50, 7, 1000]))
+    stderr = stats.tvd_stderr(stats.Hits.of(rng.random((5, 5)), np.array([0, 3, 50, 7, 1000])))
     np.testing.assert_array_equal(stderr, stderr.T)
     assert (stderr > 0).all()
 

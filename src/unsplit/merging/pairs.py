@@ -308,11 +308,15 @@ class Contrast:
     def interval(self) -> tuple[float, float]:
         """95 % confidence interval of the TVD."""
         counts, n_networks = self._batch_counts, self.n_folds // self.n_batches
-        n = counts[0] if self.n_batches == 1 else stats.effective_counts(counts)
-        if self.groups is not None:
-            n = counts_of_pair(self.values, self.of_a, self.groups, self.hit_rate)
-        low, high = stats.tvd_interval(self.hit_rate, n, CONFIDENCE, n_networks)
-        return float(low[0, 1]), float(high[0, 1])
+        n_of_a, n_of_b = counts[0]
+        if self.groups is not None or self.n_batches > 1:
+            n = stats.effective_counts(counts)
+            if self.groups is not None:
+                n = counts_of_pair(self.values, self.of_a, self.groups, self.hit_rate)
+            n_of_a, n_of_b = n[0, 1], n[1, 0]
+        hits = stats.Hits(self.hit_rate[0, 1], self.hit_rate[1, 0], n_of_a, n_of_b)
+        low, high = stats.tvd_interval(hits, CONFIDENCE, n_networks)
+        return float(low), float(high)
 
     @cached_property
     def p_value(self) -> float:
@@ -350,7 +354,8 @@ def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[n
     rates = np.full((2, 2), 0.5)
     for side, margins in enumerate((values[of_a], -values[~of_a])):
         if len(margins):
-            rates[side, 1 - side] = ((margins > 0) + (margins == 0) / 2).mean()
+            hits = np.count_nonzero(margins > 0) + np.count_nonzero(margins == 0) / 2
+            rates[side, 1 - side] = hits / len(margins)
     return rates
 
 

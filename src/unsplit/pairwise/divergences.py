@@ -245,20 +245,22 @@ class HeldoutScores:
         theirs without training: the logarithm of the mean of their exponentials, weighted by size.
         """
         columns, lengths = np.concatenate(unions), [len(members) for members in unions]
-        counts, strata = self.sizes_in_batches(sizes), self.strata[index]
-        log_shares = np.hstack([log_of_shares(counts[:, list(members)]) for members in unions])
         starts, union_of = np.cumsum([0, *lengths[:-1]]), np.repeat(np.arange(len(unions)), lengths)
-        result = np.empty((len(index), len(unions)), np.float32)
+        counts = self.sizes_in_batches(sizes)[:, columns]
+        totals = np.maximum(np.add.reduceat(counts, starts, axis=1), 1)[:, union_of]
+        features, weights = self.features[index], self.weights[:, columns].transpose(0, 2, 1)
+        z = np.empty((len(index), len(columns)), np.float32)
+        ends = np.searchsorted(self.strata[index], np.arange(len(self.bias) + 1)).tolist()
         with np.errstate(divide="ignore"):  # none of the members may occur in the batch
-            for stratum in np.flatnonzero(np.bincount(strata)):
-                inside = np.flatnonzero(strata == stratum)
-                z = self.features[index[inside]] @ self.weights[stratum, columns].T
-                z += self.bias[stratum, columns] + log_shares[stratum % self.n_batches]
-                top = np.maximum.reduceat(z, starts, axis=1)
-                top = np.maximum(top, np.finfo(np.float32).min)  # −∞ − −∞ would be no number
-                total = np.add.reduceat(np.exp(z - top[:, union_of]), starts, 1, np.float64)
-                result[inside] = top + np.log(total)
-        return result
+            log_shares = np.log(counts / totals).astype(np.float32)
+            bias = self.bias[:, columns] + log_shares[np.arange(len(self.bias)) % len(counts)]
+            for (start, stop), weight, offset in zip(pairwise(ends), weights, bias, strict=True):
+                if start < stop:
+                    z[start:stop] = features[start:stop] @ weight + offset
+            top = np.maximum.reduceat(z, starts, axis=1)
+            top = np.maximum(top, np.finfo(np.float32).min)  # −∞ − −∞ would be no number
+            total = np.add.reduceat(np.exp(z - top[:, union_of]), starts, 1, np.float64)
+            return (top + np.log(total)).astype(np.float32)
 
     def some(self, index: Index | slice) -> "HeldoutScores":
         """Return the scores of some of the observations, in their order."""

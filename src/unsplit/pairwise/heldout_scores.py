@@ -234,7 +234,7 @@ def validation_accuracy(
         scores = of_clusters(scores_of([network], rows, outputs, [fold.validation]), outputs)
         hit_rate = directed_means(scores, hit)
         comparable = shared_batches(scores.batch_counts) > 0
-        found.append(stats.mean_accuracy(stats.balanced_accuracy(hit_rate), comparable))
+        found.append(stats.mean_accuracy((hit_rate + hit_rate.T) / 2, comparable))
     return np.array(found)
 
 

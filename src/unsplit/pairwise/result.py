@@ -149,30 +149,31 @@ class PairwiseTVD:
             return self.pairs.left, self.pairs.right
         return np.triu_indices(self.n_clusters, 1)
 
-    @cached_property
-    def _counted(self) -> Index | Matrix:
-        """Numbers of held-out observations for errors and intervals: per cluster or per pair."""
+    @property
+    def _hits(self) -> stats.Hits:
+        """Hit rates of all pairs, with the numbers of observations for errors and intervals."""
+        n: Index | Matrix = self.n_heldout
         if self.n_effective is not None:
-            return self.n_effective
-        if self.scores.batch_sizes is None:
-            return self.n_heldout
-        return stats.effective_counts(self.scores.batch_counts)
+            n = self.n_effective
+        elif self.scores.batch_sizes is not None:
+            n = stats.effective_counts(self.scores.batch_counts)
+        return stats.Hits.of(self.hit_rate, n)
 
     def _matrix(self, statistic: stats.Statistic, diagonal: float) -> Any:
         """A statistic of the hit rates of all pairs."""
         if self.is_sparse:
             return self.pairs.matrix(statistic, diagonal)
-        return _finished(statistic(self.hit_rate, self._counted), diagonal)
+        return _finished(statistic(self._hits), diagonal)
 
     @cached_property
     def balanced_accuracy(self) -> Any:
         """Held-out balanced accuracy of the classifier of each pair, 1/2 on the diagonal."""
-        return self._matrix(lambda hits, n: stats.balanced_accuracy(hits), 0.5)
+        return self._matrix(lambda hits: hits.accuracy, 0.5)
 
     @cached_property
     def tvd(self) -> Any:
         """Total variation distance, 2·BA − 1 for the balanced accuracy BA; never below zero."""
-        return self._matrix(lambda hits, n: stats.tvd(hits), 0.0)
+        return self._matrix(stats.tvd, 0.0)
 
     @cached_property
     def stderr(self) -> Any:
@@ -240,7 +241,7 @@ class PairwiseTVD:
         cover all possible values.
         """
         if self.scores.batch_sizes is None:
-            return self._matrix(lambda hits, n: np.ones(hits.shape, np.int64), 1)
+            return self._matrix(lambda hits: np.ones(hits.rate.shape, np.int64), 1)
         return groups.shared_batches(self.scores.batch_counts)
 
     @property
@@ -251,7 +252,7 @@ class PairwiseTVD:
             return (known & known[:, None]) | np.eye(len(known), dtype=bool)
         if self.scores.batch_sizes is not None:
             return self.n_batches > 0
-        return self._matrix(lambda hits, n: np.ones(hits.shape, bool), True)
+        return self._matrix(lambda hits: np.ones(hits.rate.shape, bool), True)
 
     def divergence(self, name: str = "tv") -> Any:
         """Compute another distance in [0, 1] for every pair, from the same scores.
@@ -382,9 +383,9 @@ class PairwiseTVD:
             raise InputError(f"level must be between 0 and 1, got {shown(level)}; 0.95 is usual.")
         ends = partial(stats.tvd_interval, level=level, n_folds=self.scores.n_folds)
         if self.is_sparse:
-            sides = (lambda hits, n: ends(hits, n)[0], lambda hits, n: ends(hits, n)[1])
+            sides = (lambda hits: ends(hits)[0], lambda hits: ends(hits)[1])
             return self.pairs.matrix(sides[0], 0.0), self.pairs.matrix(sides[1], 0.0)
-        low, high = ends(self.hit_rate, self._counted)
+        low, high = ends(self._hits)
         return _finished(low, 0.0), _finished(high, 0.0)
 
     def table(self, level: float = 0.95) -> dict[str, NDArray[Any]]:

@@ -2,24 +2,20 @@
 
 The hit rate at [i, j] is the share of the held-out observations of cluster i that the classifier of
 the pair (i, j) assigns to i.  Their number is n[i], or n[i, j] if it depends on the pair.  Balanced
-accuracy is the mean of the hit rates at [i, j] and [j, i].  Errors and
-intervals are also computed for a stack of pairs: hit rates (p, 2, 2) with numbers (p, 2, 1).
+accuracy is the mean of the hit rates at [i, j] and [j, i].
 docs/statistics.md explains the choices made here and how they were tested.
 """
 
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from unsplit._typing import Index, Matrix
-
-# Takes hit rates (k, k) or (p, 2, 2) and numbers of held-out observations.
-Statistic = Callable[[Matrix, Any], Any]
 
 # With cross-fitting, observations of fold f train the network that is tested on fold g, and the
 # other way round.  To first order the statistics of the two folds share one symmetric term, so the
@@ -44,39 +40,60 @@ PAIRS_AT_ONCE = 2**20
 NODES = 64
 
 
-def balanced_accuracy(hit_rate: Matrix) -> Matrix:
-    """Balanced accuracy of the classifier of each pair, from hit rates (..., k, k).
+class Hits(NamedTuple):
+    """Hit rates of pairs and the numbers of observations they are from, both ways.
+
+    These are arrays of one shape, or broadcast to one, or the numbers of a single pair.
 
     Examples
     --------
-    >>> balanced_accuracy(np.array([[0.5, 0.9], [0.7, 0.5]]))
+    >>> Hits.of(np.array([[0.5, 0.9], [0.7, 0.5]]), np.array([20, 30])).accuracy
     array([[0.5, 0.8],
            [0.8, 0.5]])
     """
-    accuracy: Matrix = (hit_rate + _mirrored(hit_rate)) / 2
-    return accuracy
+
+    rate: Any
+    back: Any
+    n: Any
+    n_back: Any
+
+    @classmethod
+    def of(cls, hit_rate: Matrix, n: Index | Matrix) -> "Hits":
+        """All pairs: hit rates (k, k), and numbers (k,) or (k, k)."""
+        n = n if n.ndim > 1 else n[:, None]
+        return cls(hit_rate, hit_rate.T, n, n.T)
+
+    @property
+    def accuracy(self) -> Any:
+        """Balanced accuracy of the classifier of each pair."""
+        return (self.rate + self.back) / 2
 
 
-def tvd(hit_rate: Matrix) -> Matrix:
-    """Total variation distance of each pair, from hit rates (..., k, k)."""
-    return np.clip(2 * balanced_accuracy(hit_rate) - 1, 0.0, 1.0)
+# A statistic of each pair.
+Statistic = Callable[[Hits], Any]
 
 
-def tvd_interval(
-    hit_rate: Matrix, n: Index | Matrix, level: float, n_folds: int
-) -> tuple[Matrix, Matrix]:
+def tvd(hits: Hits) -> Any:
+    """Total variation distance of each pair."""
+    return _within(2 * hits.accuracy - 1)
+
+
+def _within(values: Any) -> Any:
+    """Values in [0, 1]; for single numbers much faster than np.clip."""
+    return np.minimum(np.maximum(values, 0.0), 1.0)
+
+
+def tvd_interval(hits: Hits, level: float, n_folds: int) -> tuple[Any, Any]:
     """Lower and upper ends of the confidence intervals of the TVD.
 
     Examples
     --------
-    >>> hits = np.array([[[0.5, 0.9], [0.7, 0.5]]])
-    >>> low, high = tvd_interval(hits, np.array([[[20], [30]]]), 0.95, 1)
-    >>> low[:, 0, 1].round(3), high[:, 0, 1].round(3)
-    (array([0.331]), array([0.752]))
+    >>> low, high = tvd_interval(Hits(0.9, 0.7, 20, 30), 0.95, 1)
+    >>> float(low.round(3)), float(high.round(3))
+    (0.331, 0.752)
     """
-    ends = accuracy_interval(at_least_chance(hit_rate), n, level, n_folds)
-    low, high = (np.clip(2 * end - 1, 0.0, 1.0) for end in ends)
-    return low, high
+    low, high = accuracy_interval(at_least_chance(hits), level, n_folds)
+    return _within(2 * low - 1), _within(2 * high - 1)
 
 
 def mean_accuracy(accuracy: Matrix, comparable: NDArray[np.bool_] | None = None) -> float:
@@ -97,57 +114,39 @@ def mean_accuracy(accuracy: Matrix, comparable: NDArray[np.bool_] | None = None)
     return float((accuracy.sum() - k / 2) / (k * (k - 1)))
 
 
-def tvd_stderr(hit_rate: Matrix, n: Index | Matrix, n_folds: int = 1) -> Matrix:
+def tvd_stderr(hits: Hits, n_folds: int = 1) -> Any:
     """Standard error of the TVD, 2·BA − 1.
 
     The variance of each hit rate is that of its posterior under a uniform prior.  It is thus
     positive even if all observations are hits, and that of a uniform variable if nothing was held
     out.
 
-    Parameters
-    ----------
-    hit_rate : ndarray of shape (k, k)
-    n : ndarray of shape (k,) or (k, k)
-        Numbers of held-out observations.
-    n_folds : int
-        Number of networks.
-
     Examples
     --------
-    >>> float(tvd_stderr(np.array([[0.5, 0.9], [0.7, 0.5]]), np.array([20, 30]))[0, 1].round(3))
+    >>> float(tvd_stderr(Hits(0.9, 0.7, 20, 30)).round(3))
     0.108
     """
-    size = _of_pairs(n).astype(float)
-    hits = hit_rate * size
-    smoothed = (hits + 1) / (size + 2)
-    variance = smoothed * (1 - smoothed) / (size + 3)
-    stderr = np.sqrt(variance + _mirrored(variance))
-    return stderr * _crossfit_widening(hit_rate, stderr) if n_folds > 1 else stderr
+    stderr = np.sqrt(_variance(hits.rate, hits.n) + _variance(hits.back, hits.n_back))
+    return stderr * _crossfit_widening(hits, stderr) if n_folds > 1 else stderr
 
 
-def _of_pairs(n: NDArray[Any]) -> NDArray[Any]:
-    """Reshape counts so that they broadcast to all pairs."""
-    return n if n.ndim > 1 else n[:, None]
+def _variance(rate: Any, n: Any) -> Any:
+    """Posterior variance of a hit rate."""
+    smoothed = (rate * n + 1) / (n + 2)
+    return smoothed * (1 - smoothed) / (n + 3)
 
 
-def _mirrored(values: Matrix) -> Matrix:
-    """The values at [j, i] for each pair [i, j], of one matrix or of a stack of them."""
-    return np.swapaxes(values, -1, -2)
-
-
-def _crossfit_widening(hit_rate: Matrix, stderr: Matrix) -> Matrix:
+def _crossfit_widening(hits: Hits, stderr: Any) -> Any:
     """Factor by which errors grow because folds share training data.
 
     It is √2 for pairs that cannot be told apart (:data:`CROSSFIT_VARIANCE`) and falls to 1 for
     pairs that can: there the networks agree, and the folds are practically independent.
     """
-    z = (hit_rate + _mirrored(hit_rate) - 1) / stderr
+    z = (hits.rate + hits.back - 1) / stderr
     return np.sqrt(1 + (CROSSFIT_VARIANCE - 1) * np.exp(-0.5 * (z / NULL_REACH) ** 2))
 
 
-def accuracy_interval(
-    hit_rate: Matrix, n: Index | Matrix, level: float, n_folds: int = 1
-) -> tuple[Matrix, Matrix]:
+def accuracy_interval(hits: Hits, level: float, n_folds: int = 1) -> tuple[Any, Any]:
     """Confidence interval for the balanced accuracy of each pair.
 
     The Wilson intervals of the two hit rates are combined by the method of variance estimates
@@ -156,22 +155,21 @@ def accuracy_interval(
 
     Examples
     --------
-    >>> hit_rate = np.array([[0.5, 0.9], [0.7, 0.5]])
-    >>> low, high = accuracy_interval(hit_rate, np.array([20, 30]), 0.95)
-    >>> float(low[0, 1].round(3)), float(high[0, 1].round(3))
+    >>> low, high = accuracy_interval(Hits(0.9, 0.7, 20, 30), 0.95)
+    >>> float(low.round(3)), float(high.round(3))
     (0.665, 0.876)
     """
-    low, high = wilson_interval(hit_rate, _of_pairs(n), level)
-    below, above = (hit_rate - low) ** 2, (high - hit_rate) ** 2
-    below, above = (np.sqrt(part + _mirrored(part)) / 2 for part in (below, above))
+    low, high = wilson_interval(hits.rate, hits.n, level)
+    low_back, high_back = wilson_interval(hits.back, hits.n_back, level)
+    below = np.sqrt((hits.rate - low) ** 2 + (hits.back - low_back) ** 2) / 2
+    above = np.sqrt((high - hits.rate) ** 2 + (high_back - hits.back) ** 2) / 2
     if n_folds > 1:
-        widening = _crossfit_widening(hit_rate, tvd_stderr(hit_rate, n))
+        widening = _crossfit_widening(hits, tvd_stderr(hits))
         below, above = below * widening, above * widening
-    accuracy = balanced_accuracy(hit_rate)
-    return np.clip(accuracy - below, 0.0, 1.0), np.clip(accuracy + above, 0.0, 1.0)
+    return _within(hits.accuracy - below), _within(hits.accuracy + above)
 
 
-def at_least_chance(hit_rate: Matrix) -> Matrix:
+def at_least_chance(hits: Hits) -> Hits:
     """Raise both hit rates of a pair until they are no worse than a coin toss.
 
     A TVD cannot be negative.  Otherwise the interval of a pair that did worse by chance would end
@@ -180,14 +178,14 @@ def at_least_chance(hit_rate: Matrix) -> Matrix:
 
     Examples
     --------
-    >>> at_least_chance(np.array([[0.5, 0.25], [0.25, 0.5]]))
-    array([[0.5, 0.5],
-           [0.5, 0.5]])
+    >>> tuple(float(value) for value in at_least_chance(Hits(0.25, 0.25, 8, 8))[:2])
+    (0.5, 0.5)
     """
-    return hit_rate + np.clip(0.5 - balanced_accuracy(hit_rate), 0.0, None)
+    lacking = np.maximum(0.5 - hits.accuracy, 0.0)
+    return hits._replace(rate=hits.rate + lacking, back=hits.back + lacking)
 
 
-def wilson_interval(rate: Matrix, n: Index | Matrix, level: float) -> tuple[Matrix, Matrix]:
+def wilson_interval(rate: Any, n: Any, level: float) -> tuple[Any, Any]:
     """Wilson score interval of a proportion; [0, 1] if n is zero.
 
     Examples
@@ -197,11 +195,8 @@ def wilson_interval(rate: Matrix, n: Index | Matrix, level: float) -> tuple[Matr
     (array([0.699, 0.   ]), array([0.972, 1.   ]))
     """
     z2 = ndtri((1 + level) / 2) ** 2
-    size = np.maximum(n, 1)
-    centre = (rate + z2 / (2 * size)) / (1 + z2 / size)
-    half = np.sqrt(z2 * (rate * (1 - rate) / size + z2 / (4 * size**2))) / (1 + z2 / size)
-    seen = np.broadcast_to(n > 0, rate.shape)
-    return np.where(seen, centre - half, 0.0), np.where(seen, centre + half, 1.0)
+    half = np.sqrt(z2 * (n * rate * (1 - rate) + z2 / 4))
+    return (n * rate + z2 / 2 - half) / (n + z2), (n * rate + z2 / 2 + half) / (n + z2)
 
 
 def pair_weights(counts: Index) -> Matrix:
@@ -337,7 +332,7 @@ def rank_sum_p_value_of_pairs(
     """
     a, b = n_left.astype(float), n_right.astype(float)
     n_pairs = (a * b).sum(axis=0)
-    variance = ((a**2 * b).sum(axis=0) + (a * b**2).sum(axis=0) + n_pairs) / 12
+    variance = ((a * b * (a + b)).sum(axis=0) + n_pairs) / 12
     n_folds = len(a) if n_folds is None else n_folds
     variance *= CROSSFIT_VARIANCE if n_folds > 1 else 1.0
     p: Matrix = ndtr(-(U - n_pairs / 2 - 0.5) / np.sqrt(np.maximum(variance, 1.0 / 12)))
@@ -348,14 +343,12 @@ def rank_sum_p_value_of_pairs(
         exact, factor = across_folds(n.max(axis=0), len(a), n_folds), CROSSFIT_VARIANCE
         n_pairs = np.where(exact, n[0] * n[1], n_pairs)
     small = np.flatnonzero(exact & (n_pairs > 0))
-    # A tie adds one half to U; rounding down keeps the test valid.
-    # Each pair of sizes once: their observations are a run in this order.
-    sizes = n[0, small] * (EXACT_PAIRS + 1) + n[1, small]
-    small = small[np.argsort(sizes, kind="stable")]
-    for some in np.split(small, np.flatnonzero(np.diff(np.sort(sizes))) + 1):
-        if len(some):
-            survival = rank_sum_survival(int(n[0, some[0]]), int(n[1, some[0]]), factor)
-            p[some] = survival[np.floor(U[some]).astype(int)]
+    if len(small):
+        sizes, place = np.unique(n[0, small] * (EXACT_PAIRS + 1) + n[1, small], return_inverse=True)
+        tables = [rank_sum_survival(*divmod(of, EXACT_PAIRS + 1), factor) for of in sizes.tolist()]
+        starts = np.cumsum([0, *map(len, tables[:-1])])
+        # A tie adds one half to U; rounding down keeps the test valid.
+        p[small] = np.concatenate(tables)[starts[place] + np.floor(U[small]).astype(int)]
     return np.where(n_pairs > 0, p, 1.0)
 
 

@@ -106,18 +106,19 @@ class StoredPairs:
         """The scores of single pairs."""
         return PairScores(self.scores)
 
-    def hits_of(self, i: Index, j: Index) -> tuple[Matrix, Matrix]:
-        """Hit rates (p, 2, 2) and numbers of held-out observations (p, 2, 1) of some pairs."""
-        n = np.stack([self.n_heldout[i], self.n_heldout[j]], axis=1)
-        misses = np.stack([_looked_up(self.misses, *sides) for sides in ((i, j), (j, i))], axis=1)
-        rate = np.where(n > 0, (n - misses) / np.maximum(n, 1), 0.5)
-        hits = np.full((len(n), 2, 2), 0.5)
-        hits[:, 0, 1], hits[:, 1, 0] = rate.T
-        return hits, n[:, :, None].astype(np.float64)
+    def hits_of(self, i: Index, j: Index) -> stats.Hits:
+        """Hit rates of some pairs."""
+        n, n_back = self.n_heldout[i], self.n_heldout[j]
+        return stats.Hits(self._rates(i, j, n), self._rates(j, i, n_back), n, n_back)
+
+    def _rates(self, own: Index, other: Index, n: Index) -> Matrix:
+        """Hit rates one way."""
+        misses = _looked_up(self.misses, own, other)
+        return np.where(n > 0, (n - misses) / np.maximum(n, 1), 0.5)
 
     def matrix(self, statistic: stats.Statistic, diagonal: float) -> "PairMatrix":
         """A statistic of the hit rates of all pairs."""
-        return PairMatrix(self, lambda i, j: statistic(*self.hits_of(i, j))[:, 0, 1], diagonal)
+        return PairMatrix(self, lambda i, j: statistic(self.hits_of(i, j)), diagonal)
 
     def mean_accuracy(self, accuracy: "PairMatrix") -> float:
         """Mean accuracy over all pairs."""
