@@ -110,11 +110,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "categories": (
         lambda: tvd(FRAME.assign(b=pd.Categorical(["u", "v"] * 12))),
-        "got 'u' in row 0, column 1; encode text",
+        "got 'u' in row 0, column (1|'b'); encode text",
     ),
     "categories, estimator": (
         lambda: merger(FRAME.assign(b=pd.Categorical(["u", "v"] * 12))),
-        "got 'u' in row 0, column 1; encode text",
+        "got 'u' in row 0, column (1|'b'); encode text",
     ),
     "text": (lambda: tvd(np.full((24, 2), "a")), "X must hold numbers, got 'a'"),
     "text, estimator": (lambda: merger(np.full((24, 2), "a")), "numeric"),
