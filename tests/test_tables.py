@@ -333,6 +333,9 @@ def test_a_mistake_among_decimal_commas_is_named():
     Path("t.csv").write_text("x;y\n1,5;1\n2,5;2\n?;3\n")
     with pytest.raises(InputError, match=r"column 'x' of t.csv holds numbers, but also '\?' "):
         library.read("t.csv")
+    Path("t.csv").write_text("x;y\n1,5;1\n2,5;2\n1.234,5;3\n")
+    with pytest.raises(InputError, match=r"column 'x' of t.csv holds numbers, but also '1.234,5' "):
+        library.read("t.csv")
 
 
 def test_latin_1_is_read_with_a_warning(wines):

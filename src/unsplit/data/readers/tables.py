@@ -146,10 +146,11 @@ def _read_text(path: Path, opened: Callable[[], Any], encoding: str, assign: Ass
 def _read_decimal_commas(frame: Any, features: list[str]) -> None:
     """Turn numbers such as 1,5 into numbers; what else stands in their columns stays text."""
     for name in features:
-        values = frame[name].tolist() if frame[name].dtype.kind not in "iufb" else []
-        if not any(isinstance(v, str) and DECIMAL_COMMA.fullmatch(v) for v in values):
+        written = frame[name].tolist() if frame[name].dtype.kind not in "iufb" else []
+        found = [DECIMAL_COMMA.fullmatch(v) if isinstance(v, str) else None for v in written]
+        values = [v.replace(",", ".") if f else v for v, f in zip(written, found, strict=True)]
+        if not any(found):
             continue
-        values = [v.replace(",", ".") if isinstance(v, str) else v for v in values]
         try:
             frame[name] = np.array(values, np.float64)
         except ValueError:
