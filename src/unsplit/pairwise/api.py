@@ -34,6 +34,7 @@ from unsplit.devices import (
     free_memory,
     generator_of,
     memory_errors,
+    one_thread,
     private_randomness,
     require_memory,
     usual_settings,
@@ -302,7 +303,7 @@ def fit(
         is_sparse = current().share(settings.is_sparse(n_clusters, divided))
         if is_sparse:
             log.info("%d clusters: only pairs that are ever confused are kept", n_clusters)
-        order, of_content = canonical_order(rows.keys, outputs.of_rows)
+        order, of_content = canonical_order(rows.keys, outputs.of_rows, group_of)
         outputs = outputs.renumbered(of_content)
         rng = generator_of(random_state)
         given = of_content[order], rng, None if group_of is None else group_of[order]
@@ -353,11 +354,12 @@ def fit(
             with private_randomness(seed):
                 best = best_of(found, rows, outputs, folds)
             log.info("the highest A: %s", best.name)
-        factor = best_factor(best.scores)
-        scores = of_clusters(best.scores, outputs, factor)
-        result = estimate_of(scores, encoded, best.history, 1 / factor, is_sparse)
-        if group_of is not None:
-            result = by_groups(result, group_of[scores.rows])
+        with one_thread(best.scores.are_few):
+            factor = best_factor(best.scores)
+            scores = of_clusters(best.scores, outputs, factor)
+            result = estimate_of(scores, encoded, best.history, 1 / factor, is_sparse)
+            if group_of is not None:
+                result = by_groups(result, group_of[scores.rows])
         return Fitted(rows, outputs, result, best)
 
 
@@ -414,8 +416,11 @@ def outputs_of(encoded: EncodedLabels, batch: ArrayLike | None, keys: NDArray[np
     names = encoded.cluster_ids
     if batches is None or batches.max() == 0:
         return Parts.cut(encoded.clusters)
-    # Batches are numbered by content, so that their names do not change the result.
-    outputs = Parts.cut(encoded.clusters, canonical_order(keys, batches)[1])
+    # Numbered by content, so that names do not change the result.
+    clusters = canonical_order(keys, encoded.clusters, batches)[1]
+    outputs = Parts.cut(clusters, canonical_order(keys, batches, encoded.clusters)[1])
+    named = np.unique(np.stack([clusters, encoded.clusters]), axis=1)[1][-len(names) :]
+    outputs = replace(outputs, cluster=named[outputs.cluster])
     # A single observation cannot be held out, so it does not count.
     table = np.where(outputs.table > 1, outputs.table, 0)
     unknown = np.argwhere(np.triu(shared_batches(table) == 0, 1))
@@ -450,7 +455,8 @@ def groups_of(
             "groups cannot be held out where clusters are compared within batches; pass groups or "
             "batch, not both."
         )
-    numbers = canonical_order(keys, encode_batches(groups, encoded, "groups"))[1]
+    given = encode_batches(groups, encoded, "groups")
+    numbers = canonical_order(keys, given, encoded.clusters)[1]
     names = encoded.cluster_ids
     alone = names[~has_several_groups(encoded.clusters, numbers)]
     if len(names) - len(alone) < 2:

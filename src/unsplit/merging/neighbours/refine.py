@@ -139,6 +139,10 @@ def refine(
             f"{rows.max() + 1} observations; pass the labels of the same observations."
         )
     before = encoded.clusters[rows]
+    # In the order in which they appear in the graph, so that names do not decide where to move.
+    named, first = np.unique(before[before >= 0], return_index=True)
+    by_content = np.concatenate([named[np.argsort(first)], np.setdiff1d(range(len(names)), named)])
+    names, before = names[by_content], np.append(np.argsort(by_content), -1)[before]
     after = before
     if distances is not None:
         after = corrected(neighbours, distances, before, len(names))
