@@ -81,7 +81,7 @@ dimensions (atom, chainlink) come apart once where they are thinnest.""",
 
 # What was tried there; the first half alone unless it says so.
 TRIED = {
-    "real": """"Tried for the stop, all within 0.01 of today's rule or below it: limits in two
+    "real": """Tried for the stop, all within 0.01 of today's rule or below it: limits in two
 stages, limits by the share of the pair, edges of random walks of two and three steps, Jaccard
 weights, more rounds of votes, other orders of merging. Leiden's own objective on the graph of the
 initial clusters reaches 0.455 to 0.462. For refined labels, majority votes, other resolutions,
