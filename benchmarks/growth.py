@@ -5,8 +5,9 @@ python -m benchmarks.growth --page
 
 Every measurement is a line in benchmarks/results/growth.jsonl.gz; what is there is not measured
 again.
-``--page`` draws docs/images/scale/growth.png and writes the tables of docs/scale.md from these
-lines.  On a CPU the time is that of the processor, because other programs may run.
+``--page`` draws docs/images/scale/growth.png and writes the tables of
+benchmarks/results/scale.md from these lines.  On a CPU the time is that of the processor, because
+other programs may run.
 """
 
 import argparse

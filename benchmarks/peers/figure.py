@@ -1,4 +1,4 @@
-"""The figure of the page: the index against the number of clusters to start from."""
+"""The figures of the page: data held back, and how many clusters to start from."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -6,9 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers.compare import OURS
+from benchmarks.peers.compare import CHANGED, OURS, REFINED, with_ours
+from benchmarks.peers.problems.families import HELD_BACK
 from benchmarks.peers.read import Score
+from benchmarks.peers.texts import FAMILY_TITLES
+from unsplit.plots.style import INK
 
+WITHOUT_GRAPH = f"{CHANGED}without neighbours"
+OUR_COLOUR, GREY = "#4477AA", "#C4C8CC"
 SHOWN = (
     OURS,
     "Leiden",
@@ -56,6 +61,40 @@ def draw_initial_number(scores: Sequence[Score], path: Path) -> None:
     axes.set_xticks([1.5, 2, 3, 4, 6, 8, 10], ["1.5", "2", "3", "4", "6", "8", "10"])
     axes.minorticks_off()
     figure.legend(loc="outside right center", frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_held_back(scores: Sequence[Score], path: Path) -> None:
+    """Mean index of methods that stop by themselves, on data held back, best first.
+
+    Only methods that were run on all trials of a family are shown.
+    """
+    import matplotlib.pyplot as plt
+
+    held = [s for s in scores if s.half == HELD_BACK]
+    families = [name for name in FAMILY_TITLES if any(s.family == name for s in held)]
+    figure, axes = plt.subplots(1, max(len(families), 1), figsize=(12, 4.2), layout="constrained")
+    for ax, family in zip(np.atleast_1d(axes), families, strict=False):
+        pairs = with_ours([s for s in held if s.family == family], "automatic")
+        means = {
+            name: np.mean([score.ari for score, _ in of])
+            for name, of in pairs.items()
+            if len(of) == len(pairs[OURS]) and name != WITHOUT_GRAPH
+        }
+        found = sorted(means, key=lambda name: means[name])
+        values = [float(means[name]) for name in found]
+        colours = [OUR_COLOUR if name in (OURS, REFINED) else GREY for name in found]
+        ax.barh(found, values, color=colours)
+        for y, value in enumerate(values):
+            ax.text(value, y, f" {value:.2f}", va="center", fontsize=9, color=INK)
+        n_sets = len({s.problem for s in held if s.family == family})
+        ax.set_title(f"{FAMILY_TITLES[family]}, {n_sets} sets", fontsize=11, color=INK)
+        ax.set_xlim(0, 1)
+        ax.set_xlabel("mean ARI", color=INK)
+        ax.tick_params(labelsize=9, left=False)
+        ax.spines[["right", "top"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)
