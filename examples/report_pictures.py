@@ -145,7 +145,7 @@ def film(page_file: Path, folder: Path, name: str) -> None:
     palette = Image.new("RGB", (900, 760 * 3))
     for i, frame in enumerate((frames[0], frames[1], frames[-1])):
         palette.paste(frame, (0, 760 * i))
-    palette = palette.quantize(128)
+    palette = palette.quantize(256, Image.Quantize.MAXCOVERAGE)
     few = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     place = folder / f"{name}.gif"
     few[0].save(place, save_all=True, append_images=few[1:], duration=milliseconds, loop=0)
