@@ -571,7 +571,7 @@ def test_the_command_holds_out_groups(table):
 def test_merge_takes_groups(table):
     where = ("data.csv", "--labels", "cluster", "--groups", "track", "--out", "out", "--seed", 3)
     succeeds(unsplit("merge", *where, "--device", "cpu"))
-    assert read_json("out/result.json")["mapping"] == {"0": 0, "1": 0, "2": 1}
+    assert read_json("out/result.json")["mapping"] == {"0": "0 + 1", "1": "0 + 1", "2": "2"}
     assert read_json("out/result.json")["groups"] == "track"
 
 
