@@ -305,9 +305,10 @@ def test_a_checkpoint_must_be_a_folder(tmp_path):
         unsplit.pairwise_tvd(X, LABELS, checkpoint=tmp_path / "file")
 
 
-def test_writing_takes_a_small_part_of_the_time(tmp_path):
+def test_writing_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
     now = [0.0]
-    file = Checkpoint(tmp_path, clock=lambda: now[0])
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
+    file = Checkpoint(tmp_path)
     assert not file.due()
     now[0] = checkpoints.EVERY
     assert file.due()

@@ -27,8 +27,8 @@ if TYPE_CHECKING:  # the table below, for type checkers
     from unsplit.networks.training.loop import TrainConfig as TrainConfig
     from unsplit.original import paper as paper
     from unsplit.pairwise.api import pairwise_tvd as pairwise_tvd
+    from unsplit.pairwise.lipschitz_maps import pairwise_wasserstein as pairwise_wasserstein
     from unsplit.pairwise.result import PairwiseTVD as PairwiseTVD
-    from unsplit.pairwise.wasserstein import pairwise_wasserstein as pairwise_wasserstein
     from unsplit.selection import select as select
 
 __version__ = "0.1.0"
@@ -49,7 +49,7 @@ _DEFINED_IN = {
     "neighbour_graph": "unsplit.merging.neighbours.graph",
     "overclustering": "unsplit",
     "pairwise_tvd": "unsplit.pairwise.api",
-    "pairwise_wasserstein": "unsplit.pairwise.wasserstein",
+    "pairwise_wasserstein": "unsplit.pairwise.lipschitz_maps",
     "paper": "unsplit.original",
     "plots": "unsplit",
     "read": "unsplit.data.readers.api",

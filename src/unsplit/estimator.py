@@ -266,7 +266,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.linkage_ = tree.linkage
         self.n_clusters_ = tree.n_clusters
         self.labels_ = tree.labels(self.initial_labels_)
-        self._scorer = fitted.scorer
+        # For new observations; of those it was trained on, one says what they are like.
+        self._fitted = replace(fitted, rows=fitted.rows.first(1))
         self._gaps = options.gaps(tree.strategy)
         # A checkpoint that was made already is removed by whoever made it, once all is written.
         if kept is not self.checkpoint:
@@ -390,8 +391,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         >>> merger.predict([[0, 0], [9, 0]])
         array([0, 1])
         """
-        found: Index = self.predict_proba(X).argmax(axis=1)
-        return found
+        return self.predict_proba(X).argmax(axis=1)
 
     def predict_proba(self, X: Any) -> Matrix:
         """Posterior probabilities of the merged clusters for new observations.
@@ -424,10 +424,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         sizes, groups = self.pairwise_.sizes, self.tree_.groups
-        log_weight = self._scorer.log_posterior(X) + np.log(sizes / sizes.sum())
+        log_weight = self._fitted.log_posterior(X) + np.log(sizes / sizes.sum())
         merged = [logsumexp(log_weight[:, groups == g], axis=1) for g in range(self.n_clusters_)]
-        probability: Matrix = softmax(np.column_stack(merged), axis=1)
-        return probability
+        return softmax(np.column_stack(merged), axis=1)
 
     def transform(self, X: Any) -> Matrix:
         """Turn observations into the probabilities of the merged clusters, for a next step.
@@ -484,8 +483,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             return labels
         by_graph = tree.strategy == "neighbours" or looks_like_partition(self.pairwise_)
         networks = None if self.pairwise_.is_sparse or by_graph else self.pairwise_
-        found: Index = refine(labels, self.neighbours_, gaps=gaps, distances=networks)
-        return found
+        return refine(labels, self.neighbours_, gaps=gaps, distances=networks)
 
     def _options_of(self, kind: Any) -> Any:
         """The parameters that this kind of options has, checked."""

@@ -341,11 +341,6 @@ class Merge:
         return min(by_test, _by_neighbours(self), key=WORDS.index)
 
     @property
-    def smaller(self) -> int:
-        """Number of observations in the smaller of the two."""
-        return min(self.size_left, self.size_right)
-
-    @property
     def distance(self) -> float:
         """The TVD; of a plain matrix what it holds."""
         return self.statistic if math.isnan(self.tvd) else self.tvd
@@ -728,7 +723,8 @@ def _by_test(low: float, high: float, p: float) -> str:
 def _by_neighbours(known: Merge) -> str:
     if known.strength < limits.WEAK:
         return UNCLEAR if known.stability > limits.SELDOM else DIFFERENT
-    few = known.smaller < limits.FEWEST_TO_OVERRULE and known.strength < limits.OVERRULING
+    small = min(known.size_left, known.size_right) < limits.FEWEST_TO_OVERRULE
+    few = small and known.strength < limits.OVERRULING
     if few or known.strength < limits.FAIR or known.stability < limits.ALWAYS:
         return UNCLEAR
     return PROBABLY_SAME

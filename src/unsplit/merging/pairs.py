@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from unsplit._typing import Cluster, Index, Matrix
 from unsplit.merging.neighbours.graph import Connections
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import HeldoutScores, log_of_shares
+from unsplit.pairwise.divergences import log_of_shares
 from unsplit.pairwise.groups import counts_of_pair, group_p_value
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -374,7 +374,7 @@ class Mixtures:
         starts = np.searchsorted(self.clusters[order], np.arange(1, result.n_clusters))
         self.rows = np.split(order, starts)
         self.members = [[cluster] for cluster in range(result.n_clusters)]
-        self.z = _columns(scores) if columns else None
+        self.z = scores.dense("F") if columns else None
         # By batch; a single row if there are no batches.
         self.sizes = scores.sizes_in_batches(result.sizes).astype(float)
 
@@ -416,12 +416,3 @@ class Mixtures:
             shared = counts.min(axis=1)[batch] > 0
             values, of_a, strata = values[shared], of_a[shared], strata[shared]
         return Contrast(values, of_a, strata, n_strata, n_batches)
-
-
-def _columns(scores: HeldoutScores) -> NDArray[np.float32]:
-    """All scores, in column-major memory, without a copy."""
-    z, done = np.empty((len(scores.rows), scores.n_clusters), np.float32, order="F"), 0
-    for block, _ in scores.blocks():
-        z[done : done + len(block)] = block.numpy()
-        done += len(block)
-    return z

@@ -358,7 +358,7 @@ def fit(
         result = estimate_of(scores, encoded, best.history, 1 / factor, is_sparse)
         if group_of is not None:
             result = by_groups(result, group_of[scores.rows])
-        return Fitted(rows, outputs, result, best)
+        return Fitted(rows, outputs, result, replace(best, scores=scores))
 
 
 def require_memory_of_estimate(
@@ -490,16 +490,6 @@ def kind_for(X: Any, backbone: Backbone) -> str | None:
     return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
 
 
-class _Calls(Reporter):
-    """Passes epochs on to a function."""
-
-    def __init__(self, function: Callable[[EpochRecord], None]) -> None:
-        self._function = function
-
-    def on_epoch(self, record: EpochRecord) -> None:
-        self._function(record)
-
-
 def check_progress(progress: object) -> None:
     """Raise an error unless this is True, False, a function or a reporter."""
     if not callable(progress) and not isinstance(progress, Reporter):
@@ -526,7 +516,11 @@ def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[R
     if isinstance(progress, Reporter):
         yield progress
         return
-    reporter = _Calls(progress) if callable(progress) else Bars() if progress else Reporter()
+    reporter = Reporter()
+    if callable(progress):
+        reporter.on_epoch = progress  # type: ignore[method-assign]
+    elif progress:
+        reporter = Bars()
     if phase is not None:
         reporter.on_phase(phase)
     try:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,9 +234,13 @@ class HeldoutScores:
         for stratum in self.on(device, batch):
             yield from stratum.blocks()
 
-    def dense(self) -> Floats:
-        """All scores as one array, shape (m, k)."""
-        return np.concatenate([scores.numpy() for scores, _ in self.blocks()])
+    def dense(self, order: Literal["C", "F"] = "C") -> Floats:
+        """All scores as one array, shape (m, k); "F" puts those for one cluster side by side."""
+        z, done = np.empty((len(self.rows), self.n_clusters), np.float32, order), 0
+        for block, _ in self.blocks():
+            z[done : done + len(block)] = block.numpy()
+            done += len(block)
+        return z
 
     def composed(self, index: Index, unions: Sequence[Sequence[int]], sizes: Index) -> Floats:
         """Scores of held-out observations for unions of clusters, shape (len(index), unions).

@@ -117,7 +117,7 @@ def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> tuple
         done += len(block)
     rates = sums.numpy() / parts.sizes[:, None]
     n_groups = np.bincount(parts.cluster, minlength=k)
-    return n_groups, effective_numbers(rates, parts.cluster, parts.batch, parts.sizes, hit_rate)
+    return n_groups, effective_numbers(rates, parts, hit_rate)
 
 
 def counts_of_pair(
@@ -128,12 +128,10 @@ def counts_of_pair(
     won = np.where(of_a, values > 0, values < 0) + (values == 0) / 2
     hits = np.bincount(parts.of_rows, won) / parts.sizes
     both = np.where(parts.cluster[:, None] == np.arange(2), 0.5, hits[:, None])
-    return effective_numbers(both, parts.cluster, parts.batch, parts.sizes, hit_rate)
+    return effective_numbers(both, parts, hit_rate)
 
 
-def effective_numbers(
-    hits: Matrix, cluster: Index, group: Index, sizes: Index, hit_rate: Matrix
-) -> Matrix:
+def effective_numbers(hits: Matrix, parts: Parts, hit_rate: Matrix) -> Matrix:
     """:func:`effective_counts_of_groups` from the hit rates of the parts of clusters in groups.
 
     The variance of a hit rate is that of a mean over groups.  As with the uniform prior of
@@ -145,6 +143,7 @@ def effective_numbers(
     ``hits`` (c, k) are the hit rates of each part against every cluster; parts are described by
     ``cluster``, ``group`` and ``sizes`` (c,).
     """
+    cluster, group, sizes = parts.cluster, parts.batch, parts.sizes
     k, c = len(hit_rate), len(cluster)
     n = np.bincount(cluster, sizes, k)
     squares = np.bincount(cluster, sizes**2.0, k)

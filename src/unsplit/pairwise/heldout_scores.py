@@ -51,51 +51,6 @@ class Trained:
 
 
 @dataclass(frozen=True, eq=False)
-class Scorer:
-    """Networks that score new observations of the same kind as those in ``like``.
-
-    Output c of a network belongs to cluster ``clusters[c]`` and stands for a share of it, whose
-    logarithm is ``log_shares[c]``.  Scores are divided by the ``temperature`` to calibrate them,
-    as the held-out scores were.
-    """
-
-    networks: list[Network]
-    clusters: Index
-    log_shares: NDArray[np.float64]
-    like: Rows
-    temperature: float = 1.0
-
-    @usual_settings()
-    @torch.no_grad()
-    def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log posterior of each cluster, averaged over the networks, shape (n, k).
-
-        All clusters have the same prior.  With batches, the density of a cluster is the mixture of
-        its densities in the batches, weighted by size.  Columns are in the order of
-        ``PairwiseTVD.cluster_ids``.
-        """
-        new = self.like.another(X)
-        index = np.arange(len(new))
-        total = np.zeros((len(new), int(self.clusters.max()) + 1))
-        for network in self.networks:
-            # A user's network may draw, which here too must not touch torch's own generator.
-            with Generators(0).lent(new.device):
-                scores = _scores_of_rows(network, new, index).double()
-            total += self._of_clusters(scores / self.temperature).cpu().numpy()
-        return total / len(self.networks)
-
-    def _of_clusters(self, scores: Tensor) -> Tensor:
-        """Turn scores of the outputs into log posteriors (n, k) of the clusters."""
-        k = int(self.clusters.max()) + 1
-        clusters = torch.from_numpy(self.clusters).to(scores.device)
-        if len(clusters) == k:
-            return torch.log_softmax(scores, dim=1)[:, clusters.argsort()]
-        scores = scores + torch.from_numpy(self.log_shares).to(scores.device)
-        joint = torch.stack([scores[:, clusters == c].logsumexp(dim=1) for c in range(k)], dim=1)
-        return torch.log_softmax(joint, dim=1)
-
-
-@dataclass(frozen=True, eq=False)
 class Fitted:
     """Trained networks, the data they were trained on, and the estimate they gave.
 
@@ -107,13 +62,34 @@ class Fitted:
     result: PairwiseTVD
     trained: Trained
 
-    @property
-    def scorer(self) -> Scorer:
-        """The networks, ready to score new observations; the training data are not kept."""
-        cluster = self.outputs.cluster
-        log_shares = np.log(self.outputs.sizes / self.result.sizes[cluster])
-        like, temperature = self.rows.first(1), self.result.temperature
-        return Scorer(self.trained.networks, cluster, log_shares, like, temperature)
+    @usual_settings()
+    @torch.no_grad()
+    def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log posterior of each cluster for new observations, averaged over the networks, (n, k).
+
+        All clusters have the same prior.  With batches, the density of a cluster is the mixture of
+        its densities in the batches, weighted by size.
+        """
+        new = self.rows.another(X)
+        index = np.arange(len(new))
+        total = np.zeros((len(new), self.result.n_clusters))
+        for network in self.trained.networks:
+            # A user's network may draw, which here too must not touch torch's own generator.
+            with Generators(0).lent(new.device):
+                scores = _scores_of_rows(network, new, index).double()
+            total += self._of_clusters(scores / self.result.temperature).cpu().numpy()
+        return total / len(self.trained.networks)
+
+    def _of_clusters(self, scores: Tensor) -> Tensor:
+        """Turn scores of the outputs into log posteriors (n, k) of the clusters."""
+        k, of_outputs = self.result.n_clusters, self.outputs.cluster
+        clusters = torch.from_numpy(of_outputs).to(scores.device)
+        if len(clusters) == k:
+            return torch.log_softmax(scores, dim=1)[:, clusters.argsort()]
+        log_shares = np.log(self.outputs.sizes / self.result.sizes[of_outputs])
+        scores = scores + torch.from_numpy(log_shares).to(scores.device)
+        joint = torch.stack([scores[:, clusters == c].logsumexp(dim=1) for c in range(k)], dim=1)
+        return torch.log_softmax(joint, dim=1)
 
     @torch.no_grad()
     def assigned(self) -> Index:
@@ -147,8 +123,7 @@ def _scores_of_rows(network: Network, rows: Rows, index: Index) -> Tensor:
     """Scores of some rows for all outputs of a network."""
     features = np.empty((len(index), network.head.in_features), np.float32)
     network.features_of(rows, index, features)
-    found: Tensor = network.head(torch.from_numpy(features).to(rows.device))
-    return found
+    return network.head(torch.from_numpy(features).to(rows.device))
 
 
 def heldout_scores(

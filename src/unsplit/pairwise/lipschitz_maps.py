@@ -32,19 +32,29 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from unsplit._typing import Index
+from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import canonical_order
-from unsplit.data.rows.kinds import VectorRows
-from unsplit.devices import generator_of, private_randomness
+from unsplit.data.rows.kinds import VectorRows, numeric_matrix
+from unsplit.devices import (
+    check_seed,
+    choose_device,
+    generator_of,
+    memory_errors,
+    private_randomness,
+    usual_settings,
+)
+from unsplit.errors import check_flag, check_whole
 from unsplit.networks.network import DrawFromRun
 from unsplit.networks.training.group import Fold, epoch_minibatches
 from unsplit.networks.training.loop import judge_of
-from unsplit.pairwise.heldout_scores import crossfit_folds
-from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, NULL_REACH
+from unsplit.pairwise.heldout_scores import crossfit_folds, require_folds
+from unsplit.pairwise.statistics import crossfit_widening
+from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
 Array = NDArray[np.float64]
 
@@ -72,42 +82,98 @@ NO_LENGTH = 1e-6
 TEMPERATURE = 0.02
 
 
-def bounds(
-    values: Array,
-    clusters: Index,
-    cv: int,
-    epochs: int,
-    n_maps: int,
-    device: torch.device,
-    random_state: object,
-    progress: bool,
-) -> tuple[Array, Array, Index, Array]:
-    """Bounds and standard errors (k, k), held-out rows of each cluster (k,), and training history.
+@usual_settings()
+def pairwise_wasserstein(
+    X: ArrayLike,
+    labels: ArrayLike,
+    *,
+    cv: int = 5,
+    epochs: int = 10,
+    n_maps: int = 16,
+    device: str | torch.device = "auto",
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    progress: bool = False,
+) -> PairwiseWasserstein:
+    """Estimate lower bounds on the 1-Wasserstein distance between all pairs of clusters.
 
-    ``clusters`` are −1 for noise.
+    One network serves all pairs.  Distances are Euclidean and in the unit of X: features are not
+    standardised.
+
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
+        Vectors; a sparse matrix is made dense.
+    labels : array-like of shape (n,)
+        The clusters: integers or strings; −1 and missing values mean noise and are left out.
+    cv : int
+        Folds of cross-fitting: every observation is evaluated by functions that were trained
+        without it.
+    epochs : int
+        Passes over the training rows, of at least ten steps each.
+    n_maps : int
+        Number of maps of each kind; all pairs share them.
+    device : str or torch.device
+        "auto" uses CUDA if it is available, else MPS, else the CPU.
+    random_state : int, Generator, RandomState or None
+        The same seed gives the same result, whatever the order of the rows and the names of the
+        clusters.  The global random state is not changed.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    PairwiseWasserstein
+        Distances and standard errors; can be saved, made a data frame, and merged.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.standard_normal((100, 2)) + shift for shift in (0, 0, 3)])
+    >>> labels = np.repeat(["a", "b", "c"], 100)
+    >>> result = pairwise_wasserstein(X, labels, epochs=5, random_state=0)
+    >>> np.abs(result.distance - 3 * np.sqrt(2) * np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0]])) < 0.5
+    array([[ True,  True,  True],
+           [ True,  True,  True],
+           [ True,  True,  True]])
     """
-    keys = VectorRows(values, torch.device("cpu")).keys
-    order, renumbered = canonical_order(keys, clusters)
-    ordered = renumbered[order]
-    # Rows with mean zero and mean squared length one, and the length that is now one.
-    centred = values[order].astype(np.float64)
-    centred -= centred.mean(axis=0)
-    scale = float(np.sqrt(np.einsum("ij,ij->", centred, centred) / len(centred))) or 1.0
-    x = torch.from_numpy((centred / scale).astype(np.float32)).to(device)
-    rng = generator_of(random_state)
-    folds = crossfit_folds(ordered, cv, rng)
-    seed = int(rng.integers(2**63))
-    with private_randomness(seed):
-        with DrawFromRun():
-            maps = LipschitzMaps(len(folds), n_maps, x.shape[1]).to(device)
-        means, history = train(maps, x, ordered, folds, epochs, rng, progress)
-        choice = choose_maps(maps, x, ordered, folds, means)
-        sums = heldout_sums(maps, x, ordered, folds, means, choice)
+    check_whole("cv", cv, 2, "5 is usual")
+    check_whole("epochs", epochs, 1)
+    check_whole("n_maps", n_maps, 1)
+    check_flag("progress", progress)
+    check_seed(random_state)
+    where, values = choose_device(device), numeric_matrix(X)
+    with memory_errors("comparing the clusters", "use fewer features or fewer clusters"):
+        values = values if isinstance(values, np.ndarray) else values.toarray()
+        encoded = encode_labels(labels, len(values))
+        require_folds(cv, encoded.clusters)
+        keys = VectorRows(values, torch.device("cpu")).keys
+        order, renumbered = canonical_order(keys, encoded.clusters)
+        clusters = renumbered[order]
+        # Rows with mean zero and mean squared length one, and the length that is now one.
+        centred = values[order].astype(np.float64)
+        centred -= centred.mean(axis=0)
+        scale = float(np.sqrt(np.einsum("ij,ij->", centred, centred) / len(centred))) or 1.0
+        x = torch.from_numpy((centred / scale).astype(np.float32)).to(where)
+        rng = generator_of(random_state)
+        folds = crossfit_folds(clusters, cv, rng)
+        with private_randomness(int(rng.integers(2**63))):
+            with DrawFromRun():
+                maps = LipschitzMaps(len(folds), n_maps, x.shape[1]).to(where)
+            means, history = train(maps, x, clusters, folds, epochs, rng, progress)
+            choice = choose_maps(maps, x, clusters, folds, means)
+            sums = heldout_sums(maps, x, clusters, folds, means, choice)
     # Back to the order of the names.
-    number = np.empty(int(clusters.max()) + 1, np.int64)
-    number[clusters[order]] = ordered
+    number = np.empty(len(encoded.cluster_ids), np.int64)
+    number[encoded.clusters[order]] = clusters
     value, stderr = (scale * part[np.ix_(number, number)] for part in combine_folds(*sums))
-    return np.maximum(value, 0.0), stderr, sums[2].sum(axis=0)[number], scale * history
+    return PairwiseWasserstein(
+        encoded.cluster_ids,
+        np.bincount(clusters)[number],
+        np.maximum(value, 0.0),
+        stderr,
+        sums[2].sum(axis=0)[number],
+        scale * history,
+    )
 
 
 class LipschitzMaps(nn.Module):
@@ -418,8 +484,7 @@ def combine_folds(first: Array, second: Array, counts: Index) -> tuple[Array, Ar
     spread = np.maximum(second - first.sum(axis=0) ** 2 / size, 0.0) / (size - 1)
     variance = spread * (weight**2 / np.maximum(n, 1.0)).sum(axis=0) / total**2
     stderr = np.sqrt(variance + variance.T)
-    z = value / np.maximum(stderr, NO_LENGTH)
-    stderr *= np.sqrt(1 + (CROSSFIT_VARIANCE - 1) * np.exp(-0.5 * (z / NULL_REACH) ** 2))
+    stderr *= crossfit_widening(value / np.maximum(stderr, NO_LENGTH))
     stderr[~known] = np.inf
     np.fill_diagonal(stderr, 0.0)
     return value, stderr

@@ -609,8 +609,7 @@ def by_groups(result: PairwiseTVD, group_of: Index) -> PairwiseTVD:
 
 def _values(matrix: Any, i: Index, j: Index) -> NDArray[Any]:
     """The values of the pairs (i, j), which are all that are stored."""
-    found: NDArray[Any] = matrix.values if isinstance(matrix, PairMatrix) else matrix[i, j]
-    return found
+    return matrix.values if isinstance(matrix, PairMatrix) else matrix[i, j]
 
 
 def _finished(array: Matrix, diagonal: float) -> Matrix:

@@ -127,7 +127,9 @@ def tvd_stderr(hits: Hits, n_folds: int = 1) -> Any:
     0.108
     """
     stderr = np.sqrt(_variance(hits.rate, hits.n) + _variance(hits.back, hits.n_back))
-    return stderr * _crossfit_widening(hits, stderr) if n_folds > 1 else stderr
+    if n_folds == 1:
+        return stderr
+    return stderr * crossfit_widening((hits.rate + hits.back - 1) / stderr)
 
 
 def _variance(rate: Any, n: Any) -> Any:
@@ -136,13 +138,14 @@ def _variance(rate: Any, n: Any) -> Any:
     return smoothed * (1 - smoothed) / (n + 3)
 
 
-def _crossfit_widening(hits: Hits, stderr: Any) -> Any:
+def crossfit_widening(z: Any) -> Any:
     """Factor by which errors grow because folds share training data.
+
+    ``z`` is the difference of two clusters in standard errors.
 
     It is √2 for pairs that cannot be told apart (:data:`CROSSFIT_VARIANCE`) and falls to 1 for
     pairs that can: there the networks agree, and the folds are practically independent.
     """
-    z = (hits.rate + hits.back - 1) / stderr
     return np.sqrt(1 + (CROSSFIT_VARIANCE - 1) * np.exp(-0.5 * (z / NULL_REACH) ** 2))
 
 
@@ -164,7 +167,7 @@ def accuracy_interval(hits: Hits, level: float, n_folds: int = 1) -> tuple[Any, 
     below = np.sqrt((hits.rate - low) ** 2 + (hits.back - low_back) ** 2) / 2
     above = np.sqrt((high - hits.rate) ** 2 + (high_back - hits.back) ** 2) / 2
     if n_folds > 1:
-        widening = _crossfit_widening(hits, tvd_stderr(hits))
+        widening = crossfit_widening((hits.rate + hits.back - 1) / tvd_stderr(hits))
         below, above = below * widening, above * widening
     return _within(hits.accuracy - below), _within(hits.accuracy + above)
 

@@ -388,8 +388,7 @@ def _looked_up(matrix: sparse.csr_array, i: Index, j: Index) -> Matrix:
     """Entries of a sparse matrix at (i, j)."""
     if len(i) == 0:
         return np.zeros(0)
-    found: Matrix = np.asarray(matrix[i, j]).ravel()
-    return found
+    return np.asarray(matrix[i, j]).ravel()
 
 
 # --- confusions ---------------------------------------------------------------------------------

@@ -168,8 +168,7 @@ class Group:
 
     def features(self, network: Network, x: Tensor, n: int) -> Tensor:
         """Features of all n observations of a batch, of which x are those of this process."""
-        features: Tensor = network.backbone(x)
-        return features
+        return network.backbone(x)
 
     def columns(self, clusters: Tensor) -> Tensor:
         """Places of clusters in the head; −1 for those of other processes."""

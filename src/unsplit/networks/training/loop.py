@@ -112,7 +112,12 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, tuple(LOSSES))
-        check_augment(self.augment)
+        augment = self.augment
+        automatic = isinstance(augment, str) and augment == "auto"
+        if not automatic and not isinstance(augment, (bool, nn.Module)):
+            raise InputError(
+                f'augment must be "auto", False or a torch.nn.Module, got {shown(augment)}.'
+            )
         given = self.given
         for name, least in (("epochs", 1), ("patience", 1), ("batch_size", 1), ("least_steps", 0)):
             if name in given:
@@ -155,15 +160,6 @@ class TrainConfig:
 def is_same(value: object, default: object) -> bool:
     """Whether a setting is its default; an array or a module is not."""
     return type(value) is type(default) and value == default
-
-
-def check_augment(augment: object) -> None:
-    """Raise an error unless this is "auto", True, False or a module."""
-    automatic = isinstance(augment, str) and augment == "auto"
-    if not automatic and not isinstance(augment, (bool, nn.Module)):
-        raise InputError(
-            f'augment must be "auto", False or a torch.nn.Module, got {shown(augment)}.'
-        )
 
 
 # What networks for vectors are trained with, and others where they say nothing else.
@@ -374,14 +370,9 @@ def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> Histo
 
 
 def judge_of(folds: Sequence[Fold]) -> Judge:
-    """Choose how folds are judged; by others if its validation observations are also tested."""
+    """Choose how folds are judged: by their own A, or by others if what validates is also tested."""
     others = len(folds) > 1 and all(fold.validates_on_test for fold in folds)
-    return mean_of_others if others else own
-
-
-def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the values unchanged: each fold is judged by its own A."""
-    return values
+    return mean_of_others if others else np.asarray
 
 
 def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:

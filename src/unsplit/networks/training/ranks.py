@@ -173,8 +173,7 @@ class Sharded(Group):
 
     def features(self, network: Network, x: Tensor, n: int) -> Tensor:
         """The features of all n observations of a batch, of which x are the own."""
-        whole: Tensor = _Gathered.apply(network.backbone(x), n, self.ranks)
-        return whole
+        return _Gathered.apply(network.backbone(x), n, self.ranks)
 
     def columns(self, clusters: Tensor) -> Tensor:
         """Places of clusters among the own ones; −1 for those of other processes."""
