@@ -29,6 +29,7 @@ Euclidean and in the unit of X.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -159,9 +160,9 @@ def pairwise_wasserstein(
         with private_randomness(int(rng.integers(2**63))):
             with DrawFromRun():
                 maps = LipschitzMaps(len(folds), n_maps, x.shape[1]).to(where)
-            means, history = train(maps, x, clusters, folds, epochs, rng, progress)
-            choice = choose_maps(maps, x, clusters, folds, means)
-            sums = heldout_sums(maps, x, clusters, folds, means, choice)
+            given = Given(maps, x, clusters, folds)
+            means, history = train(given, epochs, rng, progress)
+            sums = heldout_sums(given, means, choose_maps(given, means))
     # Back to the order of the names.
     number = np.empty(len(encoded.cluster_ids), np.int64)
     number[encoded.clusters[order]] = clusters
@@ -292,18 +293,26 @@ def _orthonormal(n_models: int, n_maps: int, a: int, b: int) -> Tensor:
     return (drawn if a >= b else drawn.mT).contiguous()
 
 
+class Given(NamedTuple):
+    """The maps of all folds, and the rows that they are trained, chosen and tested on."""
+
+    maps: LipschitzMaps
+    x: Tensor
+    clusters: Index
+    folds: Sequence[Fold]
+
+
 # --- means of clusters ----------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def cluster_means(
-    maps: LipschitzMaps, x: Tensor, clusters: Index, parts: Sequence[Index]
-) -> tuple[list[Tensor], Tensor]:
+def cluster_means(given: Given, parts: Sequence[Index]) -> tuple[list[Tensor], Tensor]:
     """Means of the mapped rows of clusters over the part of the rows that each model uses.
 
     Of each kind of map, shape (M, maps, k, outputs), and the numbers of observations (M, k);
     without any, a mean is zero.
     """
+    maps, x, clusters, _ = given
     k, n_models = int(clusters.max()) + 1, len(parts)
     used = torch.zeros(n_models, len(x), dtype=torch.bool)
     for mask, part in zip(used, parts, strict=True):
@@ -328,25 +337,20 @@ def cluster_means(
 
 
 def train(
-    maps: LipschitzMaps,
-    x: Tensor,
-    clusters: Index,
-    folds: Sequence[Fold],
-    epochs: int,
-    rng: np.random.Generator,
-    progress: bool = False,
+    given: Given, epochs: int, rng: np.random.Generator, progress: bool = False
 ) -> tuple[list[Tensor], Array]:
     """Train one model per fold in place to move the means of clusters apart.
 
     Returned are the means of the training rows at the end, and the mean over folds and pairs of the
     bound that the trained maps give on training rows, before each epoch and at the end.
     """
+    maps, x, clusters, folds = given
     y, trained = torch.from_numpy(clusters).to(x.device), [fold.train for fold in folds]
     optimizer, history = maps.optimizer(), []
     models = torch.arange(len(folds), device=x.device)[:, None]
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     for epoch in tqdm(range(epochs), desc="training", unit=" epochs", disable=not progress):
-        means, _ = cluster_means(maps, x, clusters, trained)
+        means, _ = cluster_means(given, trained)
         directions, attained = push_directions(means, TEMPERATURE * (1 - epoch / epochs))
         history.append(attained)
         pushes = [push.to(x).transpose(1, 2) for push in directions]
@@ -361,7 +365,7 @@ def train(
             maps.make_orthonormal()
         schedule.step()
     maps.make_orthonormal()  # to the last digit
-    means, _ = cluster_means(maps, x, clusters, trained)
+    means, _ = cluster_means(given, trained)
     return means, np.array([*history, push_directions(means, TEMPERATURE)[1]])
 
 
@@ -390,9 +394,7 @@ def push_directions(means: Sequence[Tensor], temperature: float) -> tuple[list[T
 # --- held-out values ------------------------------------------------------------------------------
 
 
-def choose_maps(
-    maps: LipschitzMaps, x: Tensor, clusters: Index, folds: Sequence[Fold], means: Sequence[Tensor]
-) -> Index:
+def choose_maps(given: Given, means: Sequence[Tensor]) -> Index:
     """Which map to use for each pair in each fold, shape (K, k, k); 0 is the identity.
 
     Trained maps look better on training rows than they are, wide maps most of all.  So a map is
@@ -400,12 +402,12 @@ def choose_maps(
     its kind lose, on average over pairs, on new rows: the rows of the other folds, or rows that
     were set aside.
     """
-    validated, counts = cluster_means(maps, x, clusters, [f.validation for f in folds])
+    validated, counts = cluster_means(given, [fold.validation for fold in given.folds])
     seen = counts > 0
     pairs = (seen[:, None] & seen[:, :, None]).triu(1)
     plain, plain_validated = _lengths(means[0][:, 0], validated[0][:, 0])
     chosen, best_gain = torch.zeros(plain.shape, dtype=torch.long), torch.zeros_like(plain)
-    number, judge = 0, judge_of(folds)
+    number, judge = 0, judge_of(given.folds)
     for kind, kind_validated in zip(means[1:], validated[1:], strict=True):
         longest, lost, best = torch.zeros_like(plain), torch.zeros_like(plain), chosen.clone()
         for mean, mean_validated in zip(kind.unbind(1), kind_validated.unbind(1), strict=True):
@@ -432,12 +434,7 @@ def _lengths(means: Tensor, validated: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def heldout_sums(
-    maps: LipschitzMaps,
-    x: Tensor,
-    clusters: Index,
-    folds: Sequence[Fold],
-    means: Sequence[Tensor],
-    choice: Index,
+    given: Given, means: Sequence[Tensor], choice: Index
 ) -> tuple[Array, Array, Index]:
     """Sums over held-out rows of the functions f_ij of all pairs.
 
@@ -446,6 +443,7 @@ def heldout_sums(
     Of the held-out rows of cluster i: the sum of f_ij in each fold (K, k, k), the sum of its square
     over all folds (k, k), and their number (K, k).
     """
+    maps, x, clusters, folds = given
     k = choice.shape[1]
     first, second = np.zeros((len(folds), k, k)), np.zeros((k, k))
     counts = np.stack([np.bincount(clusters[fold.test], minlength=k) for fold in folds])

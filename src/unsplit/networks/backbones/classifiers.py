@@ -1,7 +1,7 @@
 """Classifiers of scikit-learn in the place of a network: their scores are log densities."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from unsplit.data.rows.base import Rows
 from unsplit.devices import seeded
 from unsplit.errors import InputError
 from unsplit.networks.network import DrawFromRun, Network, ScoreHead, balanced, integers
-from unsplit.networks.training.group import Fold, Group
+from unsplit.networks.training.group import Fold, Group, OnStep
 
 
 class Classifier(nn.Module):
@@ -148,12 +148,7 @@ class Fitting(Group):
         self.means = self.present
 
     def run(
-        self,
-        batches: Tensor,
-        rows: Rows,
-        clusters: Tensor,
-        averaging: float,
-        on_step: Callable[[int], None] | None = None,
+        self, batches: Tensor, rows: Rows, clusters: Tensor, on_step: OnStep | None = None
     ) -> float:
         """Fit the classifier to all training rows, whatever the batches; its loss."""
         self.steps_taken += len(batches)

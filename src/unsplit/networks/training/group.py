@@ -45,6 +45,7 @@ MOST_SETTLING = 8
 SMALL_NETWORK = 2_000_000
 
 State = dict[str, Tensor]
+OnStep = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Group:
     networks, folds : sequences of Network and Fold
         One of each; several if they are stacked.
     learning_rate, weight_decay : float
+    averaging : float
+        Share of the averaged weights that is kept in a step.
     n_clusters : int, optional
         Number of clusters; by default those of the head.
     """
@@ -102,9 +105,11 @@ class Group:
         folds: Sequence[Fold],
         learning_rate: float,
         weight_decay: float,
+        averaging: float = 0.99,
+        *,
         n_clusters: int | None = None,
     ) -> None:
-        self.networks, self.folds = networks, folds
+        self.networks, self.folds, self.averaging = networks, folds, averaging
         self.stacked = len(networks) > 1
         self.head = networks[0].head
         self.k = self.head.n_clusters if n_clusters is None else n_clusters
@@ -201,12 +206,7 @@ class Group:
     # Steps
 
     def run(
-        self,
-        batches: Tensor,
-        rows: Rows,
-        clusters: Tensor,
-        averaging: float,
-        on_step: Callable[[int], None] | None = None,
+        self, batches: Tensor, rows: Rows, clusters: Tensor, on_step: OnStep | None = None
     ) -> float:
         """Take one step for each batch; the mean loss per network.
 
@@ -216,8 +216,6 @@ class Group:
             Rows of each step, for m networks.
         rows : Rows
         clusters : integer Tensor of shape (n,)
-        averaging : float
-            Share of the averaged weights that is kept in a step.
         on_step : callable, optional
             Called with the number of steps after each of them.
         """
@@ -242,7 +240,7 @@ class Group:
                     self._record(x, clusters[index])
             self.steps_taken += 1
             # Forget quickly at first, because the first weights are poor.
-            decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
+            decay = min(self.averaging, self.steps_taken / (self.steps_taken + 9))
             self.average(1 - decay)
             total += loss
             if on_step is not None:

@@ -31,6 +31,7 @@ from unsplit.networks.training.group import (
     Draw,
     Fold,
     Group,
+    OnStep,
     balanced_draws,
     can_be_stacked,
     epoch_minibatches,
@@ -308,9 +309,9 @@ class Training:
         drawn = self._cluster_of, self.config.batch_size, self.rng, self.draw
         batches = epoch_minibatches(train_rows, *drawn)
         on_step = self._on_step(place, len(batches))
-        return group.run(batches, self.rows, self.clusters, self.config.averaging, on_step)
+        return group.run(batches, self.rows, self.clusters, on_step)
 
-    def _on_step(self, place: int, n_steps: int) -> Callable[[int], None] | None:
+    def _on_step(self, place: int, n_steps: int) -> OnStep | None:
         """Return what a group calls after each of its steps in this epoch."""
         reporter, epoch = self.reporter, len(self.records)
         if type(reporter).on_step is Reporter.on_step:
@@ -370,7 +371,7 @@ def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> Histo
 
 
 def judge_of(folds: Sequence[Fold]) -> Judge:
-    """Choose how folds are judged: by their own A, or by others if what validates is also tested."""
+    """Choose how folds are judged: by their own A, or by others if they validate on test rows."""
     others = len(folds) > 1 and all(fold.validates_on_test for fold in folds)
     return mean_of_others if others else np.asarray
 
@@ -395,10 +396,11 @@ def _groups(
     if classifiers:
         return [Fitting([c], [fold]) for c, fold in zip(classifiers, folds, strict=True)]
     n_clusters = networks[0].head.n_clusters
-    rates = config.learning_rate, used_decay(config.weight_decay, n_clusters, config.batch_size)
+    decay = used_decay(config.weight_decay, n_clusters, config.batch_size)
+    rates = config.learning_rate, decay, config.averaging
     one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
     if current().size > 1:
-        return [Sharded(*one, *rates, current()) for one in one_by_one]
+        return [Sharded(*one, current(), *rates) for one in one_by_one]
     if can_be_stacked(networks, rows) if stack is None else stack:
         return [Group(networks, folds, *rates)]
     return [Group(*one, *rates) for one in one_by_one]
