@@ -109,9 +109,7 @@ def test_gradients_are_those_of_a_dense_network(case):
     torch.testing.assert_close(backbone.weight.grad, first.weight.grad.T)
     torch.testing.assert_close(backbone.bias.grad, first.bias.grad)
     for ours, theirs in ((0, 1), (2, 3)):
-        grads = zip(
-            backbone.layers[ours].parameters(), twin.layers[theirs].parameters(), strict=True
-        )
+        grads = zip(backbone.layers[ours].parameters(), twin[theirs].parameters(), strict=True)
         for found, expected in grads:
             torch.testing.assert_close(found.grad, expected.grad)
 

@@ -341,13 +341,7 @@ class Contrast:
         larger = self.counts.sum(axis=0).max()
         small = stats.across_folds(larger, self.n_folds, n_networks)
         folds = np.zeros_like(self.folds) if small else self.folds
-        # One whole number sorts by fold, then by value, so that all folds are counted at once.
-        n, rank = len(self.values), np.unique(self.values, return_inverse=True)[1]
-        place = folds * n + rank
-        of_a, of_b = place[self.of_a], np.sort(place[~self.of_a])
-        below, up_to = of_b.searchsorted(of_a, "left"), of_b.searchsorted(of_a, "right")
-        in_folds_before = of_b.searchsorted(n * folds[self.of_a])
-        return float((below + up_to).sum() / 2 - in_folds_before.sum())
+        return float(stats.rank_sums(self.values, self.of_a, folds, self.n_folds).sum())
 
 
 def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[np.float64]:

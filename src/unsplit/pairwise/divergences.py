@@ -122,13 +122,6 @@ class StratumScores(NamedTuple):
         weights = self.weights[clusters].T
         return torch.addmm(self.bias[clusters], self.features[rows], weights, out=out)
 
-    def reordered(self, order: "Tensor") -> "StratumScores":
-        """The same scores with clusters in another order."""
-        clusters = order.argsort()[self.clusters]
-        rows = clusters.argsort(stable=True)
-        parts = self.features[rows], self.weights[order], self.bias[order], clusters[rows]
-        return StratumScores(*parts)
-
     def blocks(self) -> Iterator[tuple["Tensor", "Tensor"]]:
         """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time."""
         step = max(1, BLOCK_ELEMENTS // len(self.bias))
@@ -490,20 +483,15 @@ def rank_sums(scores: HeldoutScores, small: NDArray[np.bool_] | None = None) -> 
     k, device = scores.n_clusters, device_for_sums()
     small = np.zeros(k, bool) if small is None else small
     # Small clusters come last, so that each pair is counted once, from the first of the two.
-    order, n_large = np.argsort(small, kind="stable"), k - int(small.sum())
-    strata = [
-        stratum.reordered(torch.from_numpy(order).to(device)) for stratum in scores.on(device)
-    ]
-    U, clusters = (
-        torch.zeros(k, k, dtype=torch.float64, device=device),
-        torch.arange(k, device=device),
-    )
+    place, n_large = np.argsort(np.argsort(small, kind="stable")), k - int(small.sum())
+    strata = list(scores.renamed(place).on(device))
+    U = torch.zeros(k, k, dtype=torch.float64, device=device)
+    clusters = torch.arange(k, device=device)
     for stratum in strata if n_large else []:
         _add_rank_sums(U, [stratum], clusters[:n_large])
     if strata and n_large < k:
         _add_rank_sums(U, strata, clusters[n_large:])
-    found, place = (U.triu() + U.triu(1).T).cpu().numpy(), np.argsort(order)
-    return found[np.ix_(place, place)]
+    return (U.triu() + U.triu(1).T).cpu().numpy()[np.ix_(place, place)]
 
 
 def _add_rank_sums(U: "Tensor", strata: list[StratumScores], clusters: "Tensor") -> None:

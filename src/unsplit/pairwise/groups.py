@@ -80,8 +80,6 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
     for number in np.argsort(-weight, kind="stable"):
         part = slice(starts[number], starts[number + 1])
         of, more = cluster[part], portion[part]
-        if not len(of):
-            continue
         cost = ((2 * held[:, of] + more) * more / wanted[:, of]).sum(axis=1)
         fold = np.lexsort((load / share, cost.round(9)))[0]
         held[fold, of] += more
@@ -104,10 +102,7 @@ def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> tuple
     import torch
 
     assert scores.groups is not None
-    k = scores.n_clusters
-    if not len(scores.clusters):
-        return np.zeros(k, np.int64), np.zeros((k, k))
-    parts = Parts.cut(scores.clusters, scores.groups)
+    k, parts = scores.n_clusters, Parts.cut(scores.clusters, scores.groups)
     sums = torch.zeros(len(parts.cluster), k, dtype=torch.float64)
     done = 0
     for block, clusters in scores.blocks():

@@ -84,8 +84,6 @@ class Fitted:
         """Turn scores of the outputs into log posteriors (n, k) of the clusters."""
         k, of_outputs = self.result.n_clusters, self.outputs.cluster
         clusters = torch.from_numpy(of_outputs).to(scores.device)
-        if len(clusters) == k:
-            return torch.log_softmax(scores, dim=1)[:, clusters.argsort()]
         log_shares = np.log(self.outputs.sizes / self.result.sizes[of_outputs])
         scores = scores + torch.from_numpy(log_shares).to(scores.device)
         joint = torch.stack([scores[:, clusters == c].logsumexp(dim=1) for c in range(k)], dim=1)

@@ -33,11 +33,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from unsplit._typing import Index
+from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import canonical_order
 from unsplit.data.rows.kinds import VectorRows, numeric_matrix
@@ -56,8 +56,6 @@ from unsplit.networks.training.loop import judge_of
 from unsplit.pairwise.heldout_scores import crossfit_folds, require_folds
 from unsplit.pairwise.statistics import crossfit_widening
 from unsplit.pairwise.wasserstein import PairwiseWasserstein
-
-Array = NDArray[np.float64]
 
 # Number of directions that narrow and wide folding maps fold (even numbers), and their layers.
 WIDTHS = 2, 16
@@ -338,7 +336,7 @@ def cluster_means(given: Given, parts: Sequence[Index]) -> tuple[list[Tensor], T
 
 def train(
     given: Given, epochs: int, rng: np.random.Generator, progress: bool = False
-) -> tuple[list[Tensor], Array]:
+) -> tuple[list[Tensor], Matrix]:
     """Train one model per fold in place to move the means of clusters apart.
 
     Returned are the means of the training rows at the end, and the mean over folds and pairs of the
@@ -435,7 +433,7 @@ def _lengths(means: Tensor, validated: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def heldout_sums(
     given: Given, means: Sequence[Tensor], choice: Index
-) -> tuple[Array, Array, Index]:
+) -> tuple[Matrix, Matrix, Index]:
     """Sums over held-out rows of the functions f_ij of all pairs.
 
     f_ij is zero halfway between the training means, and f_ji = −f_ij.
@@ -464,7 +462,7 @@ def heldout_sums(
     return first, second, counts
 
 
-def combine_folds(first: Array, second: Array, counts: Index) -> tuple[Array, Array]:
+def combine_folds(first: Matrix, second: Matrix, counts: Index) -> tuple[Matrix, Matrix]:
     """Bounds and their standard errors, (k, k), from what :func:`heldout_sums` gives.
 
     Both clusters of a pair have the same weight in a fold, n_i n_j / (n_i + n_j), because functions

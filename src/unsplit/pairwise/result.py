@@ -119,11 +119,6 @@ class PairwiseTVD:
         return len(self.cluster_ids)
 
     @property
-    def method(self) -> str:
-        """How observations were held out: ``"holdout"`` or ``"crossfit"``."""
-        return "holdout" if self.scores.n_folds == 1 else "crossfit"
-
-    @property
     def has_scores(self) -> bool:
         """Whether the held-out scores are there; False after loading a file without them."""
         return not isinstance(self.scores, ScoreCounts)
@@ -529,7 +524,7 @@ class PairwiseTVD:
         return result
 
     def __repr__(self) -> str:
-        folds = f" in {self.scores.n_folds} folds" if self.method == "crossfit" else ""
+        folds = f" in {self.scores.n_folds} folds" if self.scores.n_folds > 1 else ""
         pairs = f"{math.comb(self.n_clusters, 2):,} pairs"
         if self.is_sparse:
             pairs = f"{len(self.pairs):,} of {pairs} are ever confused"

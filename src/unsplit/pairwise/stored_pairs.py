@@ -346,11 +346,7 @@ class PairScores:
         for some, pair, of_left, strata, margin in self._margins(left, right):
             group = pair * n_strata + np.where(across[some][pair], 0, strata)
             n = len(some) * n_strata
-            rank = stats.ranks_within(np.where(of_left, margin, -margin), group)
-            n_left, sizes = np.bincount(group, of_left, n), np.bincount(group, minlength=n)
-            # Ranks go on from group to group; those of the left alone would be 0 to n_left − 1.
-            least = n_left * (np.cumsum(sizes) - sizes) + n_left * (n_left - 1) / 2
-            U = np.bincount(group, np.where(of_left, rank, 0), n) - least
+            U = stats.rank_sums(np.where(of_left, margin, -margin), of_left, group, n)
             found[some] = U.reshape(-1, n_strata).sum(axis=1)
         return found
 

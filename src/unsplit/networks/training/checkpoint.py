@@ -70,19 +70,14 @@ class Checkpoint:
         """Whether there is a state to continue from."""
         return self.path.exists()
 
-    def seed(self) -> int | None:
-        """Return the seed of the run that was interrupted; None if it is not known."""
-        found = saved_meta(self.path).get("seed") if self.exists() else None
-        return found if isinstance(found, int) else None
-
     def seeded(self, random_state: object) -> object:
         """Return a ``random_state`` that a run started again will have too.
 
         None becomes a number: that of the interrupted run if there is one.
         """
         if random_state is None:
-            found = self.seed()
-            random_state = int.from_bytes(os.urandom(4)) if found is None else found
+            found = saved_meta(self.path).get("seed")
+            random_state = found if isinstance(found, int) else int.from_bytes(os.urandom(4))
         self._seed = int(random_state) if is_whole(random_state) else None  # type: ignore[call-overload]
         return random_state
 

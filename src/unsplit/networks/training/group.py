@@ -596,8 +596,6 @@ class AdamW:
     def step(self) -> None:
         """Move all parameters that have a gradient by one step."""
         moved = [param for param in self.params if param.grad is not None]
-        if not moved:
-            return
         states = [self.state_of(param) for param in moved]
         names = "exp_avg", "exp_avg_sq", "step"
         first, second, steps = ([state[name] for state in states] for name in names)

@@ -137,7 +137,8 @@ class TrainConfig:
     def given(self) -> dict[str, Any]:
         """The settings that are not at their defaults, by name."""
         values = ((f, getattr(self, f.name)) for f in fields(self))
-        return {f.name: value for f, value in values if not is_same(value, f.default)}
+        # An array or a module is not compared: it is no default.
+        return {f.name: v for f, v in values if type(v) is not type(f.default) or v != f.default}
 
     def over(self, usual: "TrainConfig") -> "TrainConfig":
         """These settings where they were given, and elsewhere the usual ones.
@@ -156,11 +157,6 @@ class TrainConfig:
         5
         """
         return replace(usual, **self.given)
-
-
-def is_same(value: object, default: object) -> bool:
-    """Whether a setting is its default; an array or a module is not."""
-    return type(value) is type(default) and value == default
 
 
 # What networks for vectors are trained with, and others where they say nothing else.
@@ -245,15 +241,14 @@ class Training:
         rng: np.random.Generator,
         reporter: Reporter | None = None,
         checkpoint: Checkpoint | None = None,
-        draw: Draw | None = None,
+        draw: Draw = balanced_draws,
     ) -> None:
         config = config.over(USUAL)
         if isinstance(networks[0], ClassifierNetwork):
             # Fitted once, and not by weights that a checkpoint could keep.
             config, checkpoint = replace(config, epochs=1), None
-        self.reporter, self.checkpoint = reporter or Reporter(), checkpoint
+        self.reporter, self.checkpoint, self.draw = reporter or Reporter(), checkpoint, draw
         self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
-        self.draw = balanced_draws if draw is None else draw
         state = None if checkpoint is None else checkpoint.load()
         stack = config.batch_folds
         if state is not None:  # networks that were trained one by one go on so
