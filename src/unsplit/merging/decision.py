@@ -145,11 +145,6 @@ NOT_ASKED = "not asked"  # no rule has looked at the pair
 # Too few observations to decide, or too few groups of them.
 TOO_FEW = frozenset((OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL, ONE_GROUP))
 USERS_RULE = "rule"  # what a rule of the user says, in its own words
-REASONS = (
-    *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL, ASSIGNED),
-    *(NO_SHARED_BATCH, ONE_GROUP),
-    *(CLOSEST, UNCONNECTED, NOT_ASKED, USERS_RULE),
-)
 
 # How a merge came about, or why a pair was kept apart.
 BY_RULE = "rule"
@@ -210,7 +205,6 @@ class Decision:
 # Kinds of endings besides those kinds of reasons for which a rule refuses every pair.
 ONE_LEFT, REQUESTED, AT_LEAST = "one left", "requested", "at least"
 CUT_AT_NUMBER, CUT_AT_HEIGHT = "cut at a number", "cut at a height"
-ENDINGS = (ONE_LEFT, REQUESTED, AT_LEAST, CUT_AT_NUMBER, CUT_AT_HEIGHT, *REASONS)
 
 
 class Ending(NamedTuple):
@@ -424,6 +418,8 @@ PLAIN = {
     UNCONNECTED: "nothing connects what is left, so it is joined, largest first",
     NOT_ASKED: "no rule was asked",
 }
+REASONS = (ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, UNDECIDED, USERS_RULE, *PLAIN)
+ENDINGS = (ONE_LEFT, REQUESTED, AT_LEAST, CUT_AT_NUMBER, CUT_AT_HEIGHT, *REASONS)
 
 # What is added to the reason, by how a merge came about.
 STAGES_IN_WORDS = {

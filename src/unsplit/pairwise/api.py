@@ -518,7 +518,7 @@ def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[R
         return
     reporter = Reporter()
     if callable(progress):
-        reporter.on_epoch = progress  # type: ignore[method-assign]
+        reporter.on_epoch = progress  # type: ignore[assignment, method-assign]
     elif progress:
         reporter = Bars()
     if phase is not None:
