@@ -207,7 +207,7 @@ def test_layouts_and_arrays_and_datasets_give_the_same():
 
 
 # Numbers of features of the networks for a CPU.
-AUTO = {"images": 256, "points": 512, "sequences": 256, "ragged": 256, "sound": 256}
+AUTO = {"images": 256, "points": 128, "sequences": 256, "ragged": 256, "sound": 256}
 
 
 @pytest.mark.parametrize("kind", AUTO)

@@ -141,9 +141,9 @@ def test_folders_of_clouds_and_of_sounds(folder):
             scipy.io.wavfile.write(path, 8000, (9000 * wave).astype(np.int16))
     succeeds(merge("clouds"))
     assert read_json("out/result.json")["n_observations"] == 12
-    whole = unsplit("distances", "sounds", "--out", "far", *QUICK[:-1], "logmel")
-    succeeds(whole)
-    assert read_json("far/distances.json")["n_observations"] == 12
+    for backbone in ("logmel", "auto"):  # the spectrogram, and the vectors that a CPU reads
+        succeeds(unsplit("distances", "sounds", "--out", backbone, *QUICK[:-1], backbone))
+        assert read_json(f"{backbone}/distances.json")["n_observations"] == 12
 
 
 def test_arrays_of_any_shape_with_labels_inside(folder):

@@ -41,7 +41,7 @@ def test_demo_leaves_what_merge_would_leave(demo):
     assert f"because {about['stopped']}." in out
     assert "Open demo-output/report.html in a browser." in out
     page = files["report.html"].decode("utf-8")
-    assert f'<h1 id="headline">40 clusters are really {about["n_clusters"]}</h1>' in page
+    assert f'<h1 id="headline">40 clusters merge into {about["n_clusters"]}</h1>' in page
     assert '"kind":"images"' in page  # the digits are drawn
 
 

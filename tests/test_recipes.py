@@ -21,7 +21,7 @@ from unsplit.networks.backbones import (
     AudioNet,
     BagOfWords,
     ConvNet,
-    PointNet2,
+    PointNet,
     ResNet1d,
     SingleLayer,
 )
@@ -42,7 +42,7 @@ AUTO = {
     "vectors": ("mlp", MLP),
     "counts": ("bag-of-words", BagOfWords),
     "images": ("convnet", ConvNet),
-    "points": ("pointnet++", PointNet2),
+    "points": ("pointnet", PointNet),
     "sequences": ("resnet1d", ResNet1d),
     "sound": ("logmel", AudioNet),
 }
@@ -67,10 +67,19 @@ def test_auto_is_the_network_for_this_kind_of_data(kind):
 
 
 @pytest.mark.parametrize(
-    ("device", "name"), [("cpu", "convnet"), ("cuda", "resnet18"), ("mps", "resnet18")]
+    ("kind", "device", "name"),
+    [
+        ("images", "cpu", "convnet"),
+        ("images", "cuda", "resnet18"),
+        ("images", "mps", "resnet18"),
+        ("points", "cpu", "pointnet"),
+        ("points", "cuda", "pointnet++"),
+    ],
 )
-def test_images_get_a_small_network_on_a_cpu_and_resnet_on_a_gpu(device, name):
-    rows = copy.copy(ROWS["images"])
+def test_images_and_clouds_get_a_small_network_on_a_cpu_and_a_large_one_on_a_gpu(
+    kind, device, name
+):
+    rows = copy.copy(ROWS[kind])
     rows.device = torch.device(device)
     assert default_name(rows) == name
     assert recipe_for("auto", rows) is RECIPES[name]
@@ -95,6 +104,7 @@ def test_networks_fit_the_data():
     assert built("resnet18", ROWS["images"]).conv1.in_channels == 3
     coloured = observations(clouds(numbers=6), CPU, "points")
     assert built("pointnet++", coloured).in_features == 6
+    assert built("auto", coloured).in_features == 6
     assert built("auto", ROWS["sequences"]).first.in_channels == 3  # two and the mask
     long = observations([np.zeros(n) for n in (5, 4000, 4000)], CPU)
     assert built("auto", long).stride == 8
@@ -111,9 +121,9 @@ def test_sound_that_does_not_say_its_rate_is_refused():
 def test_unknown_backbones_are_refused(backbone):
     sentence = (
         "backbone must be \"auto\", 'mlp', 'bag-of-words', 'resnet18', 'convnet', 'pointnet++', "
-        "'resnet1d', 'logmel', 'single-layer', 'trees', 'lda', 'logistic-regression', 'best', a "
-        "torch.nn.Module or a function that returns one, or a scikit-learn classifier with "
-        f"predict_proba or decision_function, got {backbone!r}."
+        "'pointnet', 'resnet1d', 'logmel', 'single-layer', 'trees', 'lda', 'logistic-regression', "
+        "'best', a torch.nn.Module or a function that returns one, or a scikit-learn classifier "
+        f"with predict_proba or decision_function, got {backbone!r}."
     )
     with pytest.raises(InputError, match=exactly(sentence)):
         recipe_of(backbone)
@@ -124,7 +134,7 @@ def test_unknown_backbones_are_refused(backbone):
     [
         ("mlp", "vectors", "sequences", "resnet1d"),
         ("resnet18", "images", "sound", "logmel"),
-        ("bag-of-words", "counts", "points", "pointnet++"),
+        ("bag-of-words", "counts", "points", "pointnet"),
     ],
 )
 def test_a_network_for_other_data_is_refused(backbone, kind, holds, use):

@@ -42,7 +42,7 @@ def numbers(text, kind="<u2"):
 def test_a_tree_alone_makes_a_page():
     tree = unsplit.merge(D, n_clusters=2)
     data = data_of(tree.report())
-    assert data["answer"]["headline"] == "3 clusters are really 2"
+    assert data["answer"]["headline"] == "3 clusters merge into 2"
     assert data["tree"]["taken"] == [True, False]
     assert data["matrix"] is data["picture"] is data["exemplars"] is None
     assert "nothing says how sure" in data["answer"]["sentences"][0]
@@ -67,7 +67,9 @@ def test_the_review_has_the_rows_of_the_tree_in_order(scored):
 
 def test_the_border_counts_score_differences(scored):
     result, _, _ = scored
-    left, right = sections.border(result, [0], [5]).values()
+    found = sections.border(result, [0], [5])
+    left, right = found["left"], found["right"]
+    assert found["reach"] > 0
     middle = len(left) // 2
     assert sum(left) == sum(right) == 12
     assert sum(left[middle + 1 :]) == 12  # their own score is higher

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
@@ -88,6 +89,42 @@ def usual_settings() -> Iterator[None]:
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
         yield
+
+
+@contextmanager
+def one_thread(is_enough: bool = True) -> Iterator[None]:
+    """Compute with one of torch's threads, and put back the caller's number afterwards.
+
+    Threads that share a core wait for each other: beside other programs, or if a library has raised
+    their number.  So what is small uses one.  Threads of the program that begin meanwhile have the
+    caller's number.
+
+    Parameters
+    ----------
+    is_enough : bool
+        Otherwise nothing changes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with one_thread():
+    ...     torch.get_num_threads()
+    1
+    """
+    if not is_enough:
+        yield
+        return
+    import torch  # here, so that modules without torch can use this
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    # Each thread has a number of its own, and a new one begins with what was set last anywhere.
+    with ThreadPoolExecutor(1) as another:
+        another.submit(torch.set_num_threads, before).result()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def device_for_sums() -> "torch.device":
@@ -302,10 +339,14 @@ def own_generator(device: "torch.device") -> "torch.Generator | None":
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Let a function of the user change torch's settings and draw numbers: nothing follows."""
-    generators = _own.get()
+    import torch
+
+    generators, n_threads = _own.get(), torch.get_num_threads()
     before = None if generators is None else generators.states()
     with usual_settings():
         yield
+    if torch.get_num_threads() != n_threads:
+        torch.set_num_threads(n_threads)
     if generators is not None and before is not None:
         generators.continue_from(before)
 

@@ -481,7 +481,11 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """
         if self.neighbours_ is None:
             return labels
-        by_graph = tree.strategy == "neighbours" or looks_like_partition(self.pairwise_)
+        # They were not cut if tests decided, or if nothing was merged.
+        by_tests = self.rank_by == "auto" and tree.statistic == "lecam"
+        may_be_cut = not by_tests and tree.n_clusters < tree.n_initial
+        cut = tree.strategy == "neighbours" or looks_like_partition(self.pairwise_)
+        by_graph = may_be_cut and cut
         networks = None if self.pairwise_.is_sparse or by_graph else self.pairwise_
         return refine(labels, self.neighbours_, gaps=gaps, distances=networks)
 

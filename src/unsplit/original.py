@@ -15,7 +15,7 @@ from torch import Tensor
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import Rows, canonical_order
-from unsplit.data.rows.kinds import numeric_matrix, observations
+from unsplit.data.rows.kinds import numeric_matrix
 from unsplit.devices import (
     check_seed,
     choose_device,
@@ -48,7 +48,7 @@ from unsplit.networks.registry import (
 )
 from unsplit.networks.training.group import Fold, balanced_draws, draws_in_epoch
 from unsplit.networks.training.loop import TrainConfig, Training
-from unsplit.pairwise.api import Settings, kind_for
+from unsplit.pairwise.api import Settings, rows_for
 from unsplit.pairwise.divergences import nothing_held_out
 
 # Distances between the groups of the initial clusters, numbered from 0.
@@ -133,7 +133,7 @@ def paper(
         )
     settings = Settings(backbone, device=device, training=training)
     with memory_errors("merging as in the paper", "use fewer clusters or fewer observations"):
-        rows = observations(X, choose_device(device), kind_for(X, backbone))
+        rows = rows_for(X, backbone, choose_device(device))
         encoded = encode_labels(labels, len(rows))
         constraints = MergeOptions(n_clusters=n_clusters).constraints(encoded.cluster_ids)
         # Numbered by content, so that neither the names of clusters nor the order of rows matter.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 from tests.browser.cases import HOSTILE, large_page, scored_page
 
@@ -53,8 +54,8 @@ def downloaded(page, button):
 def test_it_opens_with_the_result(forty, opened):
     _, tree, report = forty
     page = opened(report)
-    assert page.title() == f"40 clusters are really {tree.n_clusters} – Unsplit"
-    assert page.locator("h1").inner_text() == f"40 clusters are really {tree.n_clusters}"
+    assert page.title() == f"40 clusters merge into {tree.n_clusters} – Unsplit"
+    assert page.locator("h1").inner_text() == f"40 clusters merge into {tree.n_clusters}"
     assert tree.stopped in page.locator("#answer .words").inner_text()
     assert groups_on(page) == tree.groups.tolist()
     assert page.locator("#count").inner_text() == str(tree.n_clusters)
@@ -145,9 +146,14 @@ def test_wheel_buttons_and_keys_zoom_and_drag_moves(forty, opened):
     page = opened(forty[2])
     shown = lambda: page.evaluate("unsplitPage.zoom")  # noqa: E731
     page.locator("#matrix").hover(position={"x": 300, "y": 200})
+    page.mouse.wheel(0, -100)  # scrolls the page
+    page.locator("#matrix").hover(position={"x": 300, "y": 200})
+    page.keyboard.down("Control")
     page.mouse.wheel(0, -400)
-    page.wait_for_function("unsplitPage.zoom.end - unsplitPage.zoom.start < 40")
+    page.evaluate(SETTLED.replace("then()", "0"))
+    page.keyboard.up("Control")
     zoomed = shown()
+    assert zoomed["end"] - zoomed["start"] == pytest.approx(40 * np.exp(-0.4))
     page.mouse.down()
     page.mouse.move(*(value + 60 for value in page_place(page, "#matrix", 300, 200)), steps=4)
     page.mouse.up()
@@ -214,6 +220,7 @@ def test_figures_are_downloaded_as_svg_and_png(forty, opened):
         svg = downloaded(page, f"{figure}.svg")
         assert svg.startswith(b"<svg")
         assert svg.count(part) >= 1
+        assert b"40 clusters" in svg  # the title
         png = downloaded(page, f"{figure}.png")
         assert png.startswith(b"\x89PNG")
         assert len(png) > 5_000  # not an empty sheet
@@ -332,6 +339,128 @@ def test_a_notebook_shows_the_page_in_a_frame(forty, opened, tmp_path):
     notebook.write_text(f"<!doctype html><body>{report._repr_html_()}", encoding="utf-8")
     page = opened(notebook)
     frame = page.frame_locator("iframe")
-    assert frame.locator("h1").inner_text() == f"40 clusters are really {tree.n_clusters}"
+    assert frame.locator("h1").inner_text() == f"40 clusters merge into {tree.n_clusters}"
     frame.locator("#more").click()
     assert frame.locator("#count").inner_text() == str(tree.n_clusters + 1)
+
+
+def test_a_pair_a_merge_and_a_point_lead_to_the_review(forty, opened):
+    _, tree, report = forty
+    page = opened(report)
+    shown = lambda: page.evaluate("unsplitPage.review.pairs[unsplitPage.review.index]")  # noqa: E731
+    leaves = lambda side: set(page.evaluate("node => unsplitPage.tree.members[node]", side))  # noqa: E731
+    reviewed = page.evaluate("unsplitPage.review.pairs.map(p => [p.left, p.right])")
+    box = page.locator("#dendrogram").bounding_box()
+    step = next(i for i, m in enumerate(tree.merges) if [m.left, m.right] in reviewed[3:])
+    node = page.evaluate("step => unsplitPage.dendrogram.node[40 + step]", step)
+    place = {"x": node["x"] * box["width"] / 101, "y": node["y"] * box["height"] / 40}
+    page.locator("#dendrogram").click(position=place)
+    assert [shown()["left"], shown()["right"]] == [tree.merges[step].left, tree.merges[step].right]
+    assert page.locator("#card").evaluate("card => card === document.activeElement")
+
+    row, column = page.evaluate(
+        """() => {
+          const { tree, review } = unsplitPage;
+          const { left, right } = review.pairs[1];
+          return [left, right].map((side) => tree.place[tree.members[side][0]]);
+        }"""
+    )
+    page.locator("#matrix").scroll_into_view_if_needed()
+    page.locator("#matrix").click(
+        position=page.evaluate(
+            """([row, column]) => {
+              const { left, width, height } = unsplitPage.matrix.area;
+              return { x: left + (column + 0.5) * width / 40, y: (row + 0.5) * height / 40 };
+            }""",
+            [row, column],
+        )
+    )
+    order = page.evaluate("unsplitPage.tree.order")
+    sides = leaves(shown()["left"]), leaves(shown()["right"])
+    assert {order[row] in sides[0], order[column] in sides[0]} == {True, False}
+    assert {order[row] in sides[1], order[column] in sides[1]} == {True, False}
+
+    spot, leaf = page.evaluate(
+        """() => {
+          const { clientWidth, clientHeight } = document.getElementById("after");
+          const place = unsplitPage.picture.places(clientWidth, clientHeight);
+          return [{ x: place.x(0), y: place.y(0) }, unsplitPage.picture.leaf[0]];
+        }"""
+    )
+    page.locator("#after").scroll_into_view_if_needed()
+    page.locator("#after").click(position=spot)
+    assert leaf in leaves(shown()["left"]) | leaves(shown()["right"])
+    # The map in the card shows both sides in their colours.
+    page.evaluate(SETTLED.replace("then()", "0"))
+    colours = page.evaluate(
+        """() => {
+          const map = document.querySelector("#card .map");
+          const { data } = map.getContext("2d").getImageData(0, 0, map.width, map.height);
+          const seen = new Set();
+          for (let i = 0; i < data.length; i += 4) seen.add(data.slice(i, i + 4).join());
+          return [...seen];
+        }"""
+    )
+    assert {"51,34,136,255", "204,102,119,255"} <= set(colours)
+
+
+def test_the_line_of_the_cut_is_dragged(opened):
+    tree, report = large_page(40, n_clusters=12)
+    page = opened(report)
+    page.locator("#dendrogram").scroll_into_view_if_needed()
+    box = page.locator("#dendrogram").bounding_box()
+    across = lambda x: box["x"] + x * box["width"] / 101  # noqa: E731
+    y = box["y"] + box["height"] / 2
+    heights = np.array([merge.height for merge in tree.merges])
+    step = 30 + int(np.diff(heights)[30:].argmax())  # the widest gap above the cut
+    start, end = page.evaluate(
+        "h => [unsplitPage.dendrogram.cutPlace(), unsplitPage.dendrogram.x(h)]",
+        (heights[step] + heights[step + 1]) / 2,
+    )
+    count = str(tree.n_initial - step - 1)
+    assert page.locator("#count").inner_text() != count
+    page.mouse.move(across(start), y)
+    page.mouse.down()
+    page.mouse.move(across(end), y, steps=5)
+    page.mouse.up()
+    assert page.locator("#count").inner_text() == count
+    assert page.evaluate("unsplitPage.zoom") == {"start": 0, "left": 0, "end": 40}
+    page.mouse.move(across(end) + 60, y)  # the button is up: nothing moves any more
+    assert page.locator("#count").inner_text() == count
+
+
+def test_twelve_clusters_have_colours_of_their_own(forty, opened):
+    page = opened(forty[2])
+    for count in (2, 6, 12):
+        page.evaluate(SLIDE, count)
+        assert len(set(page.evaluate("unsplitPage.colours.map(colour)"))) == count
+
+
+def test_the_choice_of_colours_is_remembered(forty, opened):
+    page = opened(forty[2])
+    page.locator("#theme").click()
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_the_curve_shows_which_numbers_agree_with_re_merges(opened):
+    _, tree, report = scored_page(stopping={"max_tvd": None})
+    page = opened(report)
+    curve = page.evaluate("unsplitPage.tree.agreement")
+    assert len(curve) == tree.n_initial
+    expected = [
+        np.mean(
+            [
+                adjusted_rand_score(
+                    np.repeat(tree.cut(n_clusters=count).groups, tree.sizes),
+                    np.repeat(groups, tree.sizes),
+                )
+                for groups in tree.stability.groups
+            ]
+        )
+        for count in range(1, tree.n_initial + 1)
+    ]
+    np.testing.assert_allclose(curve, expected, atol=1e-4)
+    assert page.locator("#agreement path").is_visible()
+    best = 1 + int(np.argmax(curve))
+    assert str(best) in page.locator("#agreement-note").inner_text()

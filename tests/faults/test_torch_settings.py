@@ -1,6 +1,7 @@
 """Whatever the caller has set in torch, the result is the same and the settings are left alone."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import numpy as np
@@ -166,3 +167,79 @@ def test_a_progress_function_cannot_change_the_settings_of_a_run(change: str) ->
         X, LABELS, ["mlp"], **QUICK, progress=lambda *_: CHANGES[change]()
     ).trials
     assert trials[0].epochs == 2
+
+
+# --- threads ---
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+        assert torch.get_num_threads() == number
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", ["vectors", "merge", "predict"])
+def test_the_number_of_threads_changes_no_result_of_small_networks(name: str) -> None:
+    expected = CALLS[name]()
+    for number in (2, 16):
+        with threads(number):
+            np.testing.assert_array_equal(CALLS[name](), expected)
+
+
+def test_small_networks_are_trained_with_one_thread() -> None:
+    seen: list[int] = []
+
+    def look(_: object) -> None:
+        seen.append(torch.get_num_threads())
+        torch.set_num_threads(7)
+
+    with threads(3):
+        tvd(progress=look)
+    assert seen == [1, 1]
+
+
+@pytest.mark.parametrize("data", [PICTURES[::10], np.eye(16, 1000)], ids=["pictures", "large"])
+def test_other_networks_are_trained_with_the_number_of_the_caller(data: np.ndarray) -> None:
+    class Looking(Reporter):
+        def on_step(self, step: StepRecord) -> None:
+            assert torch.get_num_threads() == 2
+            raise KeyboardInterrupt
+
+    with threads(2), pytest.raises(KeyboardInterrupt):
+        tvd(data, 10, cv=2, progress=Looking())
+
+
+def test_the_number_of_threads_is_restored_after_an_error() -> None:
+    def fail(_: object) -> None:
+        torch.set_num_threads(5)
+        raise KeyboardInterrupt
+
+    with threads(3), pytest.raises(KeyboardInterrupt):
+        tvd(progress=fail)
+
+
+def test_other_threads_of_the_program_keep_their_number() -> None:
+    """Each has a number of its own, and one that begins has what was set last anywhere."""
+    found: list[list[int]] = []
+
+    def run(number: int) -> list[int]:
+        during: list[int] = []
+        torch.get_num_threads()  # a thread that has not asked yet would forget what it sets
+        torch.set_num_threads(number)
+        tvd(progress=lambda _: during.append(torch.get_num_threads()))
+        return [*during, torch.get_num_threads()]
+
+    def begin(_: object) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            found.append([pool.submit(torch.get_num_threads).result()])
+
+    with threads(3):
+        tvd(progress=begin)
+        with ThreadPoolExecutor(2) as pool:
+            found += pool.map(run, (2, 4))
+    assert found == [[3], [3], [1, 1, 2], [1, 1, 4]]

@@ -296,7 +296,8 @@ network = under(
         default="auto",
         show_default=True,
         help="The neural network, or for vectors a classifier: trees, lda, "
-        "logistic-regression. auto chooses a network for the kind of data; best compares "
+        "logistic-regression. auto chooses a network for the kind of data, a small one on a CPU "
+        "(images: convnet, point clouds: pointnet, sound as vectors: mlp); best compares "
         "several by their mean held-out accuracy (vectors only); select tries several "
         "networks and ways of training first, and uses the most accurate one.",
     ),

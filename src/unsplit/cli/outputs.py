@@ -185,6 +185,7 @@ def described_tree(tree: MergeTree) -> dict[str, Any]:
     return {
         "n_clusters": tree.n_clusters,
         "stopped": tree.stopped,
+        "how_separated": tree.how_separated,
         "remerges_by_n_clusters": None if tree.stability is None else tree.stability.numbers,
         "last_merge_tvd": tvd[n_taken - 1] if n_taken else None,
         "first_refused_tvd": tvd[n_taken] if n_taken < len(tvd) else None,
@@ -201,7 +202,7 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
     >>> about_run({"typed": "merge cells.csv --labels leiden --out merged", "seed": 3})["command"]
     'unsplit merge cells.csv --labels leiden --out merged --report --seed 3'
     """
-    beside = ("typed", "stopped")  # which the page shows elsewhere
+    beside = ("typed", "stopped", "how_separated")  # which the page shows elsewhere
     plain = {
         n: v for n, v in result.items() if isinstance(v, str | int | float) and n not in beside
     }

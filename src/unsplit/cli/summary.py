@@ -40,8 +40,7 @@ def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str
         lines = [f"Merged nothing: all {apart} stayed apart{as_requested}."]
     if not requested:
         lines.append(f"Merging stopped because {tree.stopped}.")
-    if tree.how_stable is not None:
-        lines.append(tree.how_stable)
+    lines += [known for known in (tree.how_separated, tree.how_stable) if known is not None]
     if tree.strategy == "neighbours":
         lines += CUT_OUT_OF_FEATURES
     if n_noise:

@@ -59,7 +59,7 @@ def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
         found = cells.obsm[name]
     if found is None:
         raise InputError(f"{where} has no X; name a representation in obsm, such as {USUAL}.")
-    values = _in_memory(found)
+    values = in_memory(found)
     if name != RAW and not name.startswith(LAYER):
         return values, name
     _check_counts(values, name, where)
@@ -142,7 +142,7 @@ def require_key(what: str, name: str, known: Iterable[Any], where: str, plural: 
         raise InputError(f"{where} has no {what} {name!r} ({held(names, name, plural)}).")
 
 
-def _in_memory(values: Any) -> Any:
+def in_memory(values: Any) -> Any:
     """Read what is backed by a file, and turn frames and views into plain arrays."""
     for method in ("to_memory", "compute", "to_numpy"):  # sparse on disk, dask, data frames
         if hasattr(values, method):

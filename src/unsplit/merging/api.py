@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index, Node
 from unsplit.data.labels import refuse_annotated
-from unsplit.devices import available_memory, check_seed, memory_errors, require_memory
+from unsplit.devices import available_memory, check_seed, memory_errors, one_thread, require_memory
 from unsplit.errors import InputError, check_type, numeric_array, option, refuses_old_options
 from unsplit.merging import limits
 from unsplit.merging.decision import BY_RULE, NEIGHBOURS, Always, Auto, Merge, Rule, Stability
@@ -32,6 +32,7 @@ from unsplit.merging.plan import (
     warn_of_partition,
 )
 from unsplit.merging.tree import MergeTree, with_stability
+from unsplit.pairwise.divergences import nothing_held_out
 from unsplit.pairwise.result import PairwiseTVD, estimate_of_some
 from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
@@ -155,17 +156,18 @@ def merge_with(
     else:
         check_memory(len(inputs.ids), MATRICES if result is None else MATRICES_OF_SCORES)
     options.check_input(result is not None, inputs.graph is not None)
-    plan = Plan.of(inputs, options, assigned)
-    warn_of_partition(result, options)
-    rule, pairs = plan.rule(), plan.pairs(inputs)
-    judged = neighbourhoods_of(inputs, pairs, random_state)
-    everything = not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS))
-    state = plan.state(inputs, pairs, judged, on_merge=on_merge, compare_all=everything)
-    agglomerate(state, rule)
-    tree = state.tree(inputs.ids, options.answers)
-    if not can_be_repeated(result, options):
-        return tree
-    return with_stability(tree, stability_of(plan, state.merges[: state.n_taken], judged))
+    with one_thread(result is not None and result.has_scores and result.scores.are_few):
+        plan = Plan.of(inputs, options, assigned)
+        warn_of_partition(result, options)
+        rule, pairs = plan.rule(), plan.pairs(inputs)
+        judged = neighbourhoods_of(inputs, pairs, random_state)
+        everything = not inputs.is_sparse or rule not in (Always(), Auto(NEIGHBOURS))
+        state = plan.state(inputs, pairs, judged, on_merge=on_merge, compare_all=everything)
+        agglomerate(state, rule)
+        tree = state.tree(inputs.ids, options.answers)
+        if not can_be_repeated(result, options):
+            return tree
+        return with_stability(tree, stability_of(plan, state.merges[: state.n_taken], judged))
 
 
 def check_memory(n_clusters: int, matrices: int) -> None:
@@ -194,7 +196,7 @@ def merge_inputs(
     options: MergeOptions,
     graph: NeighbourGraph | None,
 ) -> MergeInputs:
-    """Check the input, and put its clusters in the order in which they first appear."""
+    """Check the input, and order its clusters by content."""
     if not isinstance(distances, PairwiseTVD) and graph is not None:
         raise InputError(
             "neighbours has no effect without scores; pass a PairwiseTVD as distances, or leave "
@@ -215,7 +217,9 @@ def merge_inputs(
         ids = np.arange(len(matrix))
         return MergeInputs(ids, ids, np.ones_like(ids), matrix)
     ids = distances.cluster_ids
-    order = distances.scores.order_of_appearance()
+    if len(distances.scores.rows) == 0:
+        raise nothing_held_out()
+    order = distances.scores.clusters_by_content()
     result = distances.reordered(order)
     if graph is not None:
         check_type("neighbours", graph, NeighbourGraph, "make it with unsplit.neighbour_graph")

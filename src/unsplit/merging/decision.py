@@ -374,12 +374,16 @@ class Stability:
         return dict(sorted(Counter((self.groups.max(axis=1) + 1).tolist()).items()))
 
     @property
+    def span(self) -> str:
+        """The fewest and the most clusters that the re-merges leave."""
+        least, most = min(self.numbers), max(self.numbers)
+        return f"{most:,}" if least == most else f"{least:,} to {most:,}"
+
+    @property
     def sentence(self) -> str:
         """How many clusters the re-merges leave, in words."""
-        least, most = min(self.numbers), max(self.numbers)
-        span = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-        clusters = "cluster" if most == 1 else "clusters"
-        return f"{len(self.groups)} re-merges of resampled data leave {span} {clusters}"
+        clusters = "cluster" if max(self.numbers) == 1 else "clusters"
+        return f"{len(self.groups)} re-merges of resampled data leave {self.span} {clusters}"
 
     @cached_property
     def shares(self) -> Matrix:

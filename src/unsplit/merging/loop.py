@@ -75,7 +75,7 @@ class MergeState:
         Whether the rule needs the scores of every pair; otherwise only pairs are compared that may
         be alike or were split at random.
     order : ndarray of shape (k,), optional
-        The number of each initial cluster in the tree; here they are in order of appearance.
+        The number of each initial cluster in the tree; here they are ordered by content.
     merges : list of Merge
         The merges to begin with; usually none.
     is_recorded : bool

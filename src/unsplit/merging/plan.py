@@ -266,10 +266,10 @@ def _indices(name: str, links: Iterable[Link], known: Mapping[str, int]) -> list
 
 @dataclass(frozen=True, eq=False)
 class MergeInputs:
-    """The input with its clusters in the order in which they first appear in the data.
+    """The input with its clusters ordered by content.
 
-    Among equally close pairs the first is merged first; in this order that does not depend on the
-    names of the clusters.  ``ids`` are in the user's order, ``ids[order]`` in this one.
+    Among equally close pairs the first is merged first; so that depends neither on the order of the
+    rows nor on names.  ``ids`` are in the user's order, ``ids[order]`` in this one.
     """
 
     ids: NDArray[Any]

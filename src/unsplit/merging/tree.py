@@ -220,6 +220,26 @@ class MergeTree:
         return f"{start}{self.stability.sentence}."
 
     @property
+    def how_separated(self) -> str | None:
+        """What to know if the neighbour graph hardly shows separated groups; None otherwise.
+
+        It does not if most pairs that were kept apart are unclear, or if only one cluster is left.
+        """
+        kept = [row.pair.verdict for row in self.reviewed if row.done == APART]
+        n_unclear, by_graph = kept.count(decision.UNCLEAR), self.strategy == "neighbours"
+        asked = self.ending.kind not in (decision.GRAPH, decision.ONE_LEFT)
+        if not by_graph or asked or (kept and 2 * n_unclear <= len(kept)):
+            return None
+        found = "do not look like separated groups: all clusters are connected like parts of one"
+        if kept:
+            of = f"{n_unclear:,} of {len(kept):,} pairs of clusters that were kept apart"
+            found = f"hardly look like separated groups: the evidence is unclear for {of}"
+        return (
+            f"The data {found}. If you know how many groups there are, cluster into that number "
+            "anew, for example by k-means."
+        )
+
+    @property
     def n_initial(self) -> int:
         """Number of initial clusters, k."""
         return len(self.cluster_ids)
@@ -699,9 +719,10 @@ class MergeTree:
         return import_module("unsplit.report").report(self, distances, X, labels, **more)
 
     def __repr__(self) -> str:
+        known = "" if self.how_separated is None else f"\n  {self.how_separated}"
         return (
             f"MergeTree: {self.n_initial:,} clusters merged into {self.n_clusters:,} "
-            f"({self.strategy}, {self.statistic})\n  stopped: {self.stopped}"
+            f"({self.strategy}, {self.statistic})\n  stopped: {self.stopped}{known}"
         )
 
     @property

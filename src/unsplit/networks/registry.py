@@ -38,7 +38,7 @@ Backbone = Any
 
 # Convolutions with batch normalisation need less weight decay than small networks.
 DEEP = replace(USUAL, weight_decay=0.1)
-# Small batches: with few images, an epoch is ten steps, whatever their size.
+# Small batches: with few images or clouds, an epoch is ten steps, whatever their size.
 ON_CPU = replace(DEEP, learning_rate=3e-3, batch_size=64)
 CLOUDS = replace(DEEP, learning_rate=3e-4, batch_size=64)
 
@@ -140,6 +140,7 @@ RECIPES = {
         Recipe("resnet18", "images", _resnet18, DEEP, more_augmentation=True),
         Recipe("convnet", "images", _convnet, ON_CPU, CPU_SIDE),
         Recipe("pointnet++", "points", lambda rows, _: backbones.PointNet2(rows.shape[1]), CLOUDS),
+        Recipe("pointnet", "points", lambda rows, _: backbones.PointNet(rows.shape[1]), ON_CPU),
         Recipe("resnet1d", "sequences", _resnet1d, DEEP),
         Recipe("logmel", "sequences", _logmel, DEEP),
         Recipe("single-layer", None, _single_layer),
@@ -147,6 +148,9 @@ RECIPES = {
         replace(_MLP, name=BEST),
     )
 }
+
+# Kinds of data with a small network for CPUs, and a large one.
+SMALL_AND_LARGE = {"images": ("convnet", "resnet18"), "points": ("pointnet", "pointnet++")}
 
 # What "best" chooses from.  Integer columns need less weight decay than many noisy ones.
 CANDIDATES = (
@@ -248,13 +252,13 @@ def default_name(rows: Rows) -> str:
     """Return the name of the backbone that "auto" chooses for this kind of data and device.
 
     An epoch of ResNet-18 on a few hundred photographs takes a minute or more on a CPU, so images
-    get a small network there: docs/photos.md.
+    get a small network there: docs/photos.md.  So do clouds: docs/data.md.
     """
-    if rows.kind == "images":
-        return "convnet" if rows.device.type == "cpu" else "resnet18"
+    if rows.kind in SMALL_AND_LARGE:
+        return SMALL_AND_LARGE[rows.kind][rows.device.type != "cpu"]
     if rows.kind == "sequences":
         return "resnet1d" if rows.rate is None else "logmel"
-    return {"vectors": "mlp", "counts": "bag-of-words", "points": "pointnet++"}[rows.kind]
+    return {"vectors": "mlp", "counts": "bag-of-words"}[rows.kind]
 
 
 def is_users(backbone: object, augment: object) -> bool:

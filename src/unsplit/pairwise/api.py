@@ -25,6 +25,7 @@ from unsplit.data.labels import (
 )
 from unsplit.data.rows.base import Rows, canonical_order, is_mapped
 from unsplit.data.rows.kinds import VectorRows, observations, warn_of_order
+from unsplit.data.rows.sequences import Ragged, RaggedRows
 from unsplit.devices import (
     BLOCK_ELEMENTS,
     available_memory,
@@ -34,6 +35,7 @@ from unsplit.devices import (
     free_memory,
     generator_of,
     memory_errors,
+    one_thread,
     private_randomness,
     require_memory,
     usual_settings,
@@ -63,6 +65,7 @@ from unsplit.networks.registry import (
     recipe_of,
     refuse_for_classifiers,
 )
+from unsplit.networks.sound import SoundRows
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold, draws_in_epoch
 from unsplit.networks.training.loop import USUAL, TrainConfig
@@ -151,11 +154,12 @@ def pairwise_tvd(
     backbone : str, torch.nn.Module, callable or scikit-learn classifier
         The network that turns a batch of observations into features (b, h).  "auto" chooses it by
         the kind of data: "mlp" for vectors, "bag-of-words" for sparse matrices, "resnet18" for
-        images ("convnet", a small one, on a CPU), "pointnet++" for point clouds, "resnet1d" for
-        sequences, "logmel" for sound.
-        "single-layer" works for all of them.  Your own module is copied for each fold; a function
-        that returns a module is called once for each fold.  Networks of torchvision and timm are
-        used without their classifier.  Inputs are standardised.
+        images ("convnet", a small one, on a CPU), "pointnet++" for point clouds ("pointnet", a
+        small one, on a CPU), "resnet1d" for sequences, "logmel" for sound.  On a CPU sound gets
+        "mlp": what is for vectors reads cepstral statistics of each sound, and so do neighbours.
+        "single-layer" works for all but sequences of different lengths.  Your own module is copied
+        for each fold; a function that returns a module is called once for each fold.  Networks of
+        torchvision and timm are used without their classifier.  Inputs are standardised.
         For vectors, "trees" (gradient boosting), "lda" (with shrinkage), "logistic-regression" or
         any classifier of scikit-learn with ``predict_proba`` or ``decision_function``: a copy is
         fitted in each fold.  "best" takes the one with the highest A among the network, the network
@@ -284,7 +288,7 @@ def fit(
     check_seed(random_state)
     with memory_errors("comparing the clusters", LESS_DATA):
         where = choose_device(settings.device)
-        rows = observations(X, where, kind_for(X, settings.backbone))
+        rows = rows_for(X, settings.backbone, where)
         encoded = encode_labels(labels, len(rows))
         if is_whole(settings.cv):
             require_folds(int(settings.cv), encoded.clusters)
@@ -302,7 +306,7 @@ def fit(
         is_sparse = current().share(settings.is_sparse(n_clusters, divided))
         if is_sparse:
             log.info("%d clusters: only pairs that are ever confused are kept", n_clusters)
-        order, of_content = canonical_order(rows.keys, outputs.of_rows)
+        order, of_content = canonical_order(rows.keys, outputs.of_rows, group_of)
         outputs = outputs.renumbered(of_content)
         rng = generator_of(random_state)
         given = of_content[order], rng, None if group_of is None else group_of[order]
@@ -353,11 +357,12 @@ def fit(
             with private_randomness(seed):
                 best = best_of(found, rows, outputs, folds)
             log.info("the highest A: %s", best.name)
-        factor = best_factor(best.scores)
-        scores = of_clusters(best.scores, outputs, factor)
-        result = estimate_of(scores, encoded, best.history, 1 / factor, is_sparse)
-        if group_of is not None:
-            result = by_groups(result, group_of[scores.rows])
+        with one_thread(best.scores.are_few):
+            factor = best_factor(best.scores)
+            scores = of_clusters(best.scores, outputs, factor)
+            result = estimate_of(scores, encoded, best.history, 1 / factor, is_sparse)
+            if group_of is not None:
+                result = by_groups(result, group_of[scores.rows])
         return Fitted(rows, outputs, result, replace(best, scores=scores))
 
 
@@ -414,8 +419,11 @@ def outputs_of(encoded: EncodedLabels, batch: ArrayLike | None, keys: NDArray[np
     names = encoded.cluster_ids
     if batches is None or batches.max() == 0:
         return Parts.cut(encoded.clusters)
-    # Batches are numbered by content, so that their names do not change the result.
-    outputs = Parts.cut(encoded.clusters, canonical_order(keys, batches)[1])
+    # Numbered by content, so that names do not change the result.
+    clusters = canonical_order(keys, encoded.clusters, batches)[1]
+    outputs = Parts.cut(clusters, canonical_order(keys, batches, encoded.clusters)[1])
+    named = np.unique(np.stack([clusters, encoded.clusters]), axis=1)[1][-len(names) :]
+    outputs = replace(outputs, cluster=named[outputs.cluster])
     # A single observation cannot be held out, so it does not count.
     table = np.where(outputs.table > 1, outputs.table, 0)
     unknown = np.argwhere(np.triu(shared_batches(table) == 0, 1))
@@ -450,7 +458,8 @@ def groups_of(
             "groups cannot be held out where clusters are compared within batches; pass groups or "
             "batch, not both."
         )
-    numbers = canonical_order(keys, encode_batches(groups, encoded, "groups"))[1]
+    given = encode_batches(groups, encoded, "groups")
+    numbers = canonical_order(keys, given, encoded.clusters)[1]
     names = encoded.cluster_ids
     alone = names[~has_several_groups(encoded.clusters, numbers)]
     if len(names) - len(alone) < 2:
@@ -480,14 +489,20 @@ def some_of(names: Sequence[Any] | NDArray[Any], most: int = 5) -> str:
     return ", ".join(map(str, names[:most])) + ", …" * (len(names) > most)
 
 
-def kind_for(X: Any, backbone: Backbone) -> str | None:
-    """Return the kind of data that the backbone needs; None if the data decide.
+def rows_for(X: Any, backbone: Backbone, device: torch.device) -> Rows:
+    """Wrap observations as the backbone needs them; its kind decides, or else the data.
 
-    Networks from elsewhere cannot read sparse tensors, so they get dense vectors.
+    Networks from elsewhere cannot read sparse tensors, so they get dense vectors.  Sound becomes
+    vectors for what reads vectors and, on a CPU, wherever nothing was chosen.
     """
     kind = recipe_of(backbone).kind
-    by_itself = isinstance(backbone, str) and backbone in ("auto", "bag-of-words")
-    return "vectors" if scipy.sparse.issparse(X) and not by_itself else kind
+    automatic = isinstance(backbone, str) and backbone == "auto"
+    if isinstance(X, Ragged) and X.rate is not None:
+        as_vectors = kind == "vectors" or (automatic and device.type == "cpu")
+        return SoundRows(X, device) if as_vectors else RaggedRows(X, device)
+    if scipy.sparse.issparse(X) and not automatic and kind != "counts":
+        kind = "vectors"
+    return observations(X, device, kind)
 
 
 def check_progress(progress: object) -> None:

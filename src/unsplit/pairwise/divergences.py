@@ -274,19 +274,21 @@ class HeldoutScores:
         return sizes[None] if self.batch_sizes is None else self.batch_sizes
 
     @property
+    def are_few(self) -> bool:
+        """Whether there are so few scores that one thread should add them up."""
+        return int(self.counts.sum()) * self.n_clusters <= BLOCK_ELEMENTS
+
+    @property
     def by_content(self) -> Index:
         """The observations in an order that neither the order of rows nor names change."""
         return np.argsort(self.features.sum(axis=1), kind="stable")
 
-    def order_of_appearance(self) -> Index:
-        """The clusters in the order in which they first appear in the data, shape (k,)."""
-        if len(self.rows) == 0:
-            raise nothing_held_out()
-        first = np.full(self.n_clusters, np.iinfo(np.int64).max)
-        np.minimum.at(first, self.clusters, self.rows)
-        # Clusters without held-out observations have no first row; their weights order them, which
-        # do not depend on names either.
-        return np.lexsort((*self.bias[::-1], first))
+    def clusters_by_content(self) -> Index:
+        """The clusters in an order that neither the order of rows nor names change, shape (k,)."""
+        least = np.full(self.n_clusters, np.inf)
+        np.minimum.at(least, self.clusters, self.features.sum(axis=1))
+        # Those that share this observation, or have none, are ordered by their weights.
+        return np.lexsort((*self.bias[::-1], least))
 
     def renamed(self, new_index: Index) -> "HeldoutScores":
         """Return the same scores with cluster c renamed to ``new_index[c]``."""
@@ -482,8 +484,10 @@ def rank_sums(scores: HeldoutScores, small: NDArray[np.bool_] | None = None) -> 
 
     k, device = scores.n_clusters, device_for_sums()
     small = np.zeros(k, bool) if small is None else small
-    # Small clusters come last, so that each pair is counted once, from the first of the two.
-    place, n_large = np.argsort(np.argsort(small, kind="stable")), k - int(small.sum())
+    # Small clusters come last, so that each pair is counted once, from the first of the two.  Equal
+    # rows may differ in the last digit, which depends on their place, and this not on names.
+    by_content, n_large = scores.clusters_by_content(), k - int(small.sum())
+    place = np.argsort(by_content[np.argsort(small[by_content], kind="stable")])
     strata = list(scores.renamed(place).on(device))
     U = torch.zeros(k, k, dtype=torch.float64, device=device)
     clusters = torch.arange(k, device=device)

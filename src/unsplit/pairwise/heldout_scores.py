@@ -22,12 +22,20 @@ from torch import Tensor
 from unsplit._typing import Index
 from unsplit.data.labels import EncodedLabels, Parts
 from unsplit.data.rows.base import Rows
-from unsplit.devices import ALONE, Generators, Ranks, current, device_for_sums, usual_settings
+from unsplit.devices import (
+    ALONE,
+    Generators,
+    Ranks,
+    current,
+    device_for_sums,
+    one_thread,
+    usual_settings,
+)
 from unsplit.errors import ConfusionWarning, InputError, is_whole, option, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
 from unsplit.networks.training.checkpoint import Checkpoint
-from unsplit.networks.training.group import Fold
+from unsplit.networks.training.group import Fold, one_is_enough
 from unsplit.networks.training.loop import TrainConfig, Training, judge_of
 from unsplit.networks.training.progress import History, Reporter
 from unsplit.pairwise import statistics as stats
@@ -120,8 +128,9 @@ class Fitted:
 def _scores_of_rows(network: Network, rows: Rows, index: Index) -> Tensor:
     """Scores of some rows for all outputs of a network."""
     features = np.empty((len(index), network.head.in_features), np.float32)
-    network.features_of(rows, index, features)
-    return network.head(torch.from_numpy(features).to(rows.device))
+    with one_thread(one_is_enough([network], rows)):
+        network.features_of(rows, index, features)
+        return network.head(torch.from_numpy(features).to(rows.device))
 
 
 def heldout_scores(
@@ -159,11 +168,12 @@ def scores_of(
     test_rows = np.concatenate(tests)
     features = np.empty((len(test_rows), networks[0].head.in_features), np.float32)
     of_tests = np.split(features, np.cumsum([len(test) for test in tests])[:-1])
-    for network, test, part in zip(networks, tests, of_tests, strict=True):
-        # Several processes compute a part each, and tell the others.
-        mine = ranks.part(len(test))
-        network.features_of(rows, test[mine], part[mine])
-        part[:] = ranks.joined(torch.from_numpy(part[mine]), len(test)).numpy()
+    with one_thread(one_is_enough(networks, rows)):
+        for network, test, part in zip(networks, tests, of_tests, strict=True):
+            # Several processes compute a part each, and tell the others.
+            mine = ranks.part(len(test))
+            network.features_of(rows, test[mine], part[mine])
+            part[:] = ranks.joined(torch.from_numpy(part[mine]), len(test)).numpy()
     return HeldoutScores(
         features=features,
         weights=np.stack([n.head.weight.detach().cpu().numpy() for n in networks]),

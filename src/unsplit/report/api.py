@@ -55,7 +55,7 @@ class Report:
     --------
     >>> import unsplit
     >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
-    >>> "3 clusters are really 2" in tree.report().html
+    >>> "3 clusters merge into 2" in tree.report().html
     True
     """
 

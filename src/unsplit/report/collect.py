@@ -237,12 +237,8 @@ def _tiles(
 
 
 def _differences(source: Source, matrix: Any) -> dict[str, Any]:
-    """Means of the features that differ most between clusters, and their spread.
-
-    The spread is the deviation within clusters, but at least a quarter of that of all observations:
-    where nearly every cluster has one value, as of a yes or no, there would be none.
-    """
-    k, names = source.n_clusters, source.feature_names
+    """Means of the features that differ most between clusters, and their spread."""
+    names = source.feature_names
     if names is None:
         names = [f"feature {i}" for i in range(matrix.shape[1])]
     if len(names) != matrix.shape[1]:
@@ -251,27 +247,52 @@ def _differences(source: Source, matrix: Any) -> dict[str, Any]:
             "pass one for each column."
         )
     inside = drawn_rows(source.clusters, MOST_AVERAGED)
-    clusters = source.clusters[inside]
-    sizes = np.maximum(np.bincount(clusters, minlength=k), 1)
-    place = (clusters, np.arange(len(inside)))
-    average = scipy.sparse.csr_array((1 / sizes[clusters], place), (k, len(inside)))
     values = matrix[inside]
-    if scipy.sparse.issparse(matrix):
+    if scipy.sparse.issparse(values):
         from unsplit.data.rows.kinds import log_shares
 
         values = log_shares(values)
-    deviation = StandardScaler(with_mean=False).fit(values).scale_  # 1 for a constant feature
-    means = average @ values.astype(np.float64)
-    means = means.toarray() if scipy.sparse.issparse(means) else means
-    shares = sizes / sizes.sum()
-    explained = shares @ ((means - shares @ means) / deviation) ** 2  # of the variance
+    average = averaging(source.clusters[inside], source.n_clusters)
+    means, within, explained = means_and_spread(values, average)
     top = np.argsort(-explained, kind="stable")[:MOST_FEATURES]
-    within = deviation * np.sqrt(np.clip(1 - explained, LEAST_WITHIN, 1))
     return {
         "feature_names": np.array([str(names[i]) for i in top], dtype=np.str_),
         "means": means[:, top].astype(np.float32),
         "spread": within[top].astype(np.float32),
     }
+
+
+def averaging(clusters: Index, k: int) -> scipy.sparse.csr_array:
+    """A matrix (k, n) that makes means of clusters; those without observations have zeros.
+
+    Examples
+    --------
+    >>> averaging(np.array([0, 1, 0]), 2) @ np.array([1.0, 5.0, 3.0])
+    array([2., 5.])
+    """
+    sizes, place = np.bincount(clusters, minlength=k), (clusters, np.arange(len(clusters)))
+    return scipy.sparse.csr_array((1 / sizes[clusters], place), (k, len(clusters)))
+
+
+def means_and_spread(values: Any, average: scipy.sparse.csr_array) -> tuple[Floats, Floats, Floats]:
+    """Means of features (k, d), their spread (d,), and how much of them clusters explain (d,).
+
+    The spread is the deviation within clusters, but at least a quarter of that of all observations:
+    where nearly every cluster has one value, as of a yes or no, there would be none.
+
+    Examples
+    --------
+    >>> yes = np.array([[0.0], [0.0], [1.0], [1.0]])
+    >>> means_and_spread(yes, averaging(np.array([0, 0, 1, 1]), 2))[1]
+    array([0.125])
+    """
+    deviation = StandardScaler(with_mean=False).fit(values).scale_  # 1 for a constant feature
+    means = average @ values.astype(np.float64)
+    means = means.toarray() if scipy.sparse.issparse(means) else means
+    sizes = np.diff(average.indptr)
+    shares = sizes / sizes.sum()
+    explained = shares @ ((means - shares @ means) / deviation) ** 2  # of the variance
+    return means, deviation * np.sqrt(np.clip(1 - explained, LEAST_WITHIN, 1)), explained
 
 
 # --- which observations ---------------------------------------------------------------------------

@@ -44,7 +44,7 @@ SHEET_COLUMNS = 40
 STEPS = 65_534
 
 WORDS = ("verdict", "stage", "why")
-NUMBERS = ("tvd", "low", "p_adjusted", "edges", "times_chance", "stability")
+NUMBERS = ("tvd", "low", "p_adjusted", "edges", "times_chance", "strength", "stability")
 
 
 # --- the leaves that are drawn --------------------------------------------------------------------
@@ -201,11 +201,11 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
     >>> import unsplit
     >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], n_clusters=2)
     >>> answer(tree, 0, None)["headline"]
-    '3 clusters are really 2'
+    '3 clusters merge into 2'
     """
     before, after = counted(tree.n_initial, "cluster"), f"{tree.n_clusters:,}"
     merged = tree.taken.any()
-    sentences = [how_sure(tree.reviewed), tree.how_stable, why_stopped(tree)]
+    sentences = [tree.how_separated, how_sure(tree.reviewed), tree.how_stable, why_stopped(tree)]
     if n_noise:
         sentences.append(f"{counted(n_noise, 'observation')} labelled as noise stayed noise.")
     if folded_to is not None:
@@ -216,13 +216,13 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
         if tree.n_clusters > folded_to:
             sentences.append(f"The result has more clusters ({after}) than the page can show.")
     return {
-        "headline": f"{before} are really {after}" if merged else f"All {before} are different",
+        "headline": f"{before} merge into {after}" if merged else f"All {before} stay apart",
         "sentences": [sentence for sentence in sentences if sentence is not None],
         "cards": [
             (f"{tree.n_initial:,} → {after}", "clusters"),
-            (f"{int(tree.sizes.sum()) + n_noise:,}", "observations"),
-            (f"{int(tree.taken.sum()):,}", "merges made"),
+            *([] if tree.stability is None else [(tree.stability.span, "in re-merges")]),
             (f"{_n_unclear(tree.reviewed):,}", "unclear pairs"),
+            (f"{int(tree.sizes.sum()) + n_noise:,}", "observations"),
         ],
     }
 
@@ -251,7 +251,47 @@ def tree_section(view: View) -> dict[str, Any]:
         "n_clusters": tree.n_clusters,
         "n_initial": tree.n_initial,
         "axis": AXIS_LABELS.get(tree.statistic, "distance"),
+        "agreement": agreement(tree),
     }
+
+
+def agreement(tree: MergeTree) -> list[float] | None:
+    """Mean adjusted Rand index of the cut into 1, 2, … clusters and the re-merges.
+
+    Numbers of clusters that agree equally well with re-merges of resampled data are equally good.
+    None if there were no re-merges.
+
+    Examples
+    --------
+    >>> import unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 40, random_state=0)
+    >>> tree = unsplit.merge(unsplit.pairwise_tvd(X, labels, cv=2, random_state=0))
+    >>> agreement(tree)[1]
+    1.0
+    """
+    if tree.stability is None:
+        return None
+    groups, k = tree.stability.groups, tree.n_initial
+    # Rows are nodes, columns the clusters of every re-merge: how many observations they share.
+    columns = groups + np.cumsum([0, *groups.max(axis=1)[:-1] + 1])[:, None]
+    shared = np.zeros((2 * k - 1, int(columns.max()) + 1))
+    shared[np.arange(k), columns] = tree.sizes
+    starts, n = columns.min(axis=1), float(tree.sizes.sum())
+    both, own = (shared[:k] ** 2).sum(axis=0), float((tree.sizes.astype(float) ** 2).sum())
+    pairs_of = lambda squares: (squares - n) / 2  # noqa: E731
+    other = pairs_of(np.add.reduceat(shared[:k].sum(axis=0) ** 2, starts))
+    found = []
+    for step in range(k):
+        here, mine = pairs_of(np.add.reduceat(both, starts)), pairs_of(own)
+        chance = mine * other / (n * (n - 1) / 2)
+        most = (mine + other) / 2
+        found.append(np.where(most > chance, (here - chance) / (most - chance), 1.0).mean())
+        if step < k - 1:
+            left, right = tree.merges[step].left, tree.merges[step].right
+            shared[k + step] = shared[left] + shared[right]
+            both += 2 * shared[left] * shared[right]
+            own += 2 * shared[left].sum() / len(groups) * shared[right].sum() / len(groups)
+    return [round(float(value), 4) for value in reversed(found)]
 
 
 def merge_entry(merge: Merge) -> dict[str, Any]:
@@ -378,7 +418,7 @@ def _given_answers(view: View, pairs: Sequence[Mapping[str, Any]]) -> list[dict[
 
 def border(
     distances: PairwiseTVD, left: Sequence[int], right: Sequence[int]
-) -> dict[str, list[int]] | None:
+) -> dict[str, Any] | None:
     """Count the differences of the two scores of held-out observations of two unions of clusters.
 
     Observations of the left side should lie right of zero, and those of the right side left of it;
@@ -398,4 +438,4 @@ def border(
     reach = float(np.quantile(np.abs(np.concatenate(found)), 0.98)) or 1.0
     limits = (-reach, reach)
     bars = [np.histogram(np.clip(part, *limits), BARS, limits)[0].tolist() for part in found]
-    return dict(zip(("left", "right"), bars, strict=True))
+    return {"left": bars[0], "right": bars[1], "reach": rounded(reach)}

@@ -374,24 +374,35 @@ def refuse_gaps(values: NDArray[Any]) -> None:
 # --- order by content -----------------------------------------------------------------------------
 
 
-def canonical_order(keys: NDArray[np.uint64], clusters: Index) -> tuple[Index, Index]:
+def canonical_order(
+    keys: NDArray[np.uint64], clusters: Index, *others: Index | None
+) -> tuple[Index, Index]:
     """Order rows and number clusters by content, so that neither order nor names matter.
 
     Returns the clustered rows in order, and for every row the new number of its cluster (−1 for
-    noise).
+    noise).  Clusters that hold the same rows are told apart by what ``others``, such as the batches
+    of all rows, hold.
     """
     used = np.flatnonzero(clusters >= 0)
     order = used[np.argsort(keys[used], kind="stable")]
     _, first = np.unique(clusters[order], return_index=True)
     # Clusters with the same first row are ordered by the rest of their content; the one added
     # makes rows of zeros count, whose key is 0.
-    rest = np.zeros(len(first), np.uint64)
-    np.add.at(rest, clusters[used], scrambled(keys[used]) + np.uint64(1))
+    hashed = scrambled(keys) + np.uint64(1)
+    within = sum((_content(hashed, of) for of in others if of is not None), start=hashed)
+    rest, beside = (_content(of, clusters)[order[first]] for of in (hashed, scrambled(within)))
     number = np.empty(len(first), np.int64)
-    number[np.lexsort((rest, keys[order[first]]))] = np.arange(len(first))
+    number[np.lexsort((beside, rest, keys[order[first]]))] = np.arange(len(first))
     renamed = np.full(len(clusters), -1, np.int64)
     renamed[used] = number[clusters[used]]
     return order[np.argsort(renamed[order], kind="stable")], renamed
+
+
+def _content(hashed: NDArray[np.uint64], clusters: Index) -> NDArray[np.uint64]:
+    """For each row, the sum over its cluster of what stands for a row; −1 is a cluster, too."""
+    total = np.zeros(int(clusters.max()) + 2, np.uint64)
+    np.add.at(total, clusters, hashed)
+    return total[clusters]
 
 
 def keys_of_bytes(values: NDArray[Any]) -> NDArray[np.uint64]:

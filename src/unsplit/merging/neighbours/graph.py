@@ -317,7 +317,7 @@ def neighbour_graph(
         separate = None
         if groups is not None:
             separate = separate_groups(encoded.clusters, _batches(groups, encoded, "groups"))
-        order, n_used = _order_by_content(rows.keys, encoded.clusters, batches), None
+        order, n_used = _order_by_content(rows.keys, encoded.clusters, batches, separate), None
         if not everything:
             chosen, n_used = sample_of(encoded.clusters[order])
             order = order[chosen]
@@ -368,16 +368,20 @@ def sample_of(clusters: Index) -> tuple[Index | slice, int | None]:
     return (slice(None), None) if len(chosen) == n else (chosen, n)
 
 
-def _order_by_content(keys: NDArray[np.uint64], clusters: Index, batches: Index | None) -> Index:
+def _order_by_content(keys: NDArray[np.uint64], clusters: Index, *others: Index | None) -> Index:
     """The order of rows by content, so that their own order does not matter.
 
     Equal rows are equally near to any other row, and the first of them become its neighbours.  So
-    they are ordered by cluster and batch, whatever these are called.
+    they are ordered by cluster, batch and group, whatever these are called.
     """
     from unsplit.data.rows.base import canonical_order
 
-    of_rows = [clusters] if batches is None else [batches, clusters]
-    return np.lexsort((*(canonical_order(keys, values)[1] for values in of_rows), keys))
+    numbers = [canonical_order(keys, clusters, *others)[1]]
+    for of in others:
+        if of is not None:
+            _, from_0 = np.unique(of, return_inverse=True)
+            numbers.append(canonical_order(keys, from_0, clusters)[1])
+    return np.lexsort((*numbers[::-1], keys))
 
 
 def _require_memory(n: int, d: int) -> None:
@@ -401,6 +405,8 @@ def graph_of_scores(result: PairwiseTVD, n_neighbors: int = N_NEIGHBOURS) -> Nei
     if len(scores.rows) * result.n_clusters > MOST_PROBABILITIES or not len(scores.rows):
         return None
     order = scores.by_content
+    if scores.groups is not None:  # of equal observations
+        order = np.lexsort((scores.groups, scores.features.sum(axis=1)))
     share = softmax(scores.dense()[order].astype(np.float64), axis=1)
     clusters = scores.clusters[order]
     groups = None if scores.groups is None else separate_groups(clusters, scores.groups[order])

@@ -2,7 +2,7 @@
 
 from unsplit.networks.backbones.counts import BagOfWords, CountScaling
 from unsplit.networks.backbones.images import ConvNet, ResNet18, Shrink
-from unsplit.networks.backbones.points import PointNet2, SingleLayer
+from unsplit.networks.backbones.points import PointNet, PointNet2, SingleLayer
 from unsplit.networks.backbones.sequences import AudioNet, LogMel, ResNet1d
 from unsplit.networks.network import MLP
 
@@ -13,6 +13,7 @@ __all__ = [
     "ConvNet",
     "CountScaling",
     "LogMel",
+    "PointNet",
     "PointNet2",
     "ResNet1d",
     "ResNet18",

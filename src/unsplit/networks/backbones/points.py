@@ -1,4 +1,4 @@
-"""Backbone for point clouds: PointNet++ (Qi et al., 2017) with one scale per level.
+"""Backbones for point clouds: PointNet++ (Qi et al., 2017), and a small one for CPUs.
 
 A cloud is a set of points.  The points are first sorted by their coordinates, and repeated points
 count once.  The features thus depend neither on the order of the points nor on repeated points.
@@ -15,6 +15,9 @@ from unsplit.errors import InputError
 
 # Clouds computed at a time without gradients; the distances in many would fill the memory.
 CHUNK = 256
+
+# Points of a cloud that the small network reads.  A was not higher with more: docs/data.md.
+POINTS_READ = 128
 
 
 class PointNet2(nn.Module):
@@ -67,11 +70,7 @@ class PointNet2(nn.Module):
         out_features: int = 512,
     ) -> None:
         super().__init__()
-        if in_features < 3:
-            raise InputError(
-                f"in_features must be at least 3, for x, y and z, got {in_features}; add a column "
-                "of zeros to flat clouds."
-            )
+        _require_space(in_features)
         self.in_features = in_features
         self.n_centroids = tuple(n_centroids)
         self.out_features = out_features
@@ -95,13 +94,7 @@ class PointNet2(nn.Module):
         """Compute the features of x."""
         if len(x) > CHUNK and not torch.is_grad_enabled():
             return torch.cat([self(part) for part in x.split(CHUNK)])
-        # In half precision, neighbours could not be told apart.  Autocast has no effect here,
-        # because there is no matrix product.
-        x = x.float()
-        x = take(x, content_order(x))
-        new = is_new(x)
-        points, centre, size = own_frame(x[..., :3], new)
-        features = x[..., 3:]
+        points, features, new, centre, size = framed(x)
         order, new_in_order = farthest_points(points, self.n_centroids[0])
         centroids = take(points, order)
         for level, n in zip(self.levels, self.n_centroids, strict=True):
@@ -110,7 +103,58 @@ class PointNet2(nn.Module):
             features = level(points, features, new, centroids)
             points, new = centroids, new_in_order[:, :n]
         whole = self.whole(torch.cat([points, features], -1)).max(dim=1).values
-        return self.last(torch.cat([whole, centre.asinh(), size.clamp(min=1e-6).log()], -1))
+        return self.last(torch.cat([whole, centre, size], -1))
+
+
+class PointNet(nn.Module):
+    """Turns clouds (b, p, in_features) into features (b, out_features), quickly without a GPU too.
+
+    Two layers read each point by itself.  The largest response to any point and the mean response
+    are kept, together with the place and the size of the cloud, as in PointNet (Qi et al., 2017).
+    How points lie to each other, which :class:`PointNet2` reads, is not seen.  Of more than 128
+    points 128 are read, evenly spaced in the order of their coordinates.
+
+    Parameters
+    ----------
+    in_features : int
+        Numbers per point.  The first three are x, y and z; others, such as colours, are features.
+    out_features : int
+
+    Examples
+    --------
+    >>> clouds = torch.rand(2, 100, 3)
+    >>> network = PointNet()
+    >>> network(clouds).shape, torch.equal(network(clouds.flip(1)), network(clouds))
+    (torch.Size([2, 128]), True)
+    """
+
+    def __init__(self, in_features: int = 3, out_features: int = 128) -> None:
+        super().__init__()
+        _require_space(in_features)
+        self.in_features = in_features
+        self.out_features = out_features
+        hidden = out_features // 2
+        self.of_point = nn.Sequential(
+            nn.Linear(in_features, hidden),
+            nn.LayerNorm(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, out_features),
+            nn.ReLU(),
+        )
+        self.last = nn.Sequential(
+            nn.Linear(2 * out_features + 4, out_features), nn.LayerNorm(out_features), nn.ReLU()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the features of x."""
+        points, features, new, centre, size = framed(x)
+        read = torch.cat([points, features], -1)
+        if read.shape[1] > POINTS_READ:
+            read = take(read, evenly_spaced(new, POINTS_READ))
+            new = is_new(read)
+        found = self.of_point(read)
+        mean = (share(new) * found).sum(dim=1)
+        return self.last(torch.cat([found.amax(dim=1), mean, centre, size], -1))
 
 
 class SetAbstraction(nn.Module):
@@ -169,6 +213,29 @@ class SingleLayer(nn.Module):
         return self.layers(x)
 
 
+def _require_space(in_features: int) -> None:
+    if in_features < 3:
+        raise InputError(
+            f"in_features must be at least 3, for x, y and z, got {in_features}; add a column of "
+            "zeros to flat clouds."
+        )
+
+
+def framed(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Sort the points of clouds (b, p, c), and see each cloud in a frame of its own.
+
+    Returns the points (b, p, 3), their features (b, p, c − 3), whether each is new (b, p), and
+    centre (b, 3) and size (b, 1) of the cloud as numbers of moderate size.
+    """
+    # In half precision, neighbours could not be told apart.  Autocast has no effect here, because
+    # there is no matrix product.
+    x = x.float()
+    x = take(x, content_order(x))
+    new = is_new(x)
+    points, centre, size = own_frame(x[..., :3], new)
+    return points, x[..., 3:], new, centre.asinh(), size.clamp(min=1e-6).log()
+
+
 def take(values: Tensor, index: Tensor) -> Tensor:
     """Take the values (b, p, c) at index (b, …); shape (b, …, c).
 
@@ -209,6 +276,30 @@ def is_new(x: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(x[:, :1, 0], dtype=torch.bool), differs], dim=1)
 
 
+def share(new: Tensor) -> Tensor:
+    """Weight of each point in a mean over the points that are new, shape (b, p, 1).
+
+    Examples
+    --------
+    >>> share(torch.tensor([[True, False, True]])).flatten()
+    tensor([0.5000, 0.0000, 0.5000])
+    """
+    return (new / new.sum(dim=1, keepdim=True)).unsqueeze(-1)
+
+
+def evenly_spaced(new: Tensor, n: int) -> Tensor:
+    """Index (b, n) of points that are new, evenly spaced among them.
+
+    Examples
+    --------
+    >>> evenly_spaced(torch.tensor([[True, False, True, True, True]]), 2)
+    tensor([[0, 3]])
+    """
+    count = new.cumsum(dim=1)
+    wanted = torch.arange(n, device=new.device) * count[:, -1:] // n + 1
+    return torch.searchsorted(count, wanted)
+
+
 def own_frame(points: Tensor, new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Centre points (b, p, 3) and divide them by their size.
 
@@ -221,7 +312,7 @@ def own_frame(points: Tensor, new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     >>> points[..., 0], centre, size
     (tensor([[-1.,  1.]]), tensor([[3., 0., 0.]]), tensor([[2.]]))
     """
-    weight = (new / new.sum(dim=1, keepdim=True)).unsqueeze(-1)
+    weight = share(new)
     centre = (weight * points).sum(dim=1, keepdim=True)
     points = points - centre
     # Not the root of the mean square, because a few stray points would make it much larger.

@@ -242,21 +242,25 @@ class LogMel(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Compute standardised log-mel bands of x, followed by their mask."""
         mask = x[:, 1:]
-        # The range of a power spectrum is too large for bfloat16 and half precision.
         with torch.autocast(x.device.type, enabled=False):
-            spectrum = torch.stft(
-                (x[:, 0] * mask[:, 0]).float(),
-                self.n_fft,
-                self.hop,
-                len(self.window),
-                self.window,
-                pad_mode="constant",
-                return_complex=True,
-            )
-            power = self.filters @ (spectrum.real.square() + spectrum.imag.square())
+            bands = self.bands_of(x[:, 0] * mask[:, 0])
             mask = coarse_mask(mask, self.hop)
-            bands = masked_standard(torch.log(power + FLOOR)[..., : mask.shape[-1]], mask)
+            bands = masked_standard(bands[..., : mask.shape[-1]], mask)
         return torch.cat([bands, mask], dim=1)
+
+    def bands_of(self, sound: Tensor) -> Tensor:
+        """Logarithms of the power in each band, of sound (b, L)."""
+        spectrum = torch.stft(
+            sound.float(),  # the range of powers is too large for bfloat16 and half precision
+            self.n_fft,
+            self.hop,
+            len(self.window),
+            self.window,
+            pad_mode="constant",
+            return_complex=True,
+        )
+        power = self.filters @ (spectrum.real.square() + spectrum.imag.square())
+        return torch.log(power + FLOOR)
 
 
 class AudioNet(nn.Sequential):

@@ -19,6 +19,7 @@ from torch.optim.adamw import adamw
 
 from unsplit._typing import Index
 from unsplit.data.rows.base import Rows
+from unsplit.data.rows.kinds import VectorRows
 from unsplit.devices import ALONE, BLOCK_ELEMENTS, is_out_of_memory, mixed_precision
 from unsplit.errors import InputError, OutOfMemoryWarning, warn
 from unsplit.networks.chunked import chunked_loss, mean_hits
@@ -43,6 +44,9 @@ MOST_SETTLING = 8
 # A network with more parameters than this keeps the hardware busy by itself, and stacking would
 # only multiply the memory for its activations.
 SMALL_NETWORK = 2_000_000
+# With fewer parameters than this, a network of vectors gains less than a third of the time from a
+# second thread that has a core to itself, and loses several times as much if it has not.
+ONE_THREAD = 250_000
 
 State = dict[str, Tensor]
 OnStep = Callable[[int], None]
@@ -423,6 +427,12 @@ def can_be_stacked(networks: Sequence[Network], rows: Rows) -> bool:
     except Exception:  # a user's network may fail in any way; it is then trained by itself
         return False
     return True
+
+
+def one_is_enough(networks: Sequence[Network], rows: Rows) -> bool:
+    """Whether networks are so small that one thread should train them."""
+    n_parameters = sum(p.numel() for p in networks[0].parameters())
+    return isinstance(rows, VectorRows) and n_parameters < ONE_THREAD
 
 
 def joined(networks: Sequence[nn.Module]) -> State:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unsplit.data.rows.base import Rows
-from unsplit.devices import current, own_generators, undisturbed
+from unsplit.devices import current, one_thread, own_generators, undisturbed
 from unsplit.errors import InputError, check_choice, check_flag, check_whole, is_number, shown
 from unsplit.networks.backbones.classifiers import ClassifierNetwork, Fitting
 from unsplit.networks.network import LOSSES, Network
@@ -35,6 +35,7 @@ from unsplit.networks.training.group import (
     balanced_draws,
     can_be_stacked,
     epoch_minibatches,
+    one_is_enough,
 )
 from unsplit.networks.training.progress import EpochRecord, History, Reporter, StepRecord
 from unsplit.networks.training.ranks import Sharded
@@ -272,15 +273,19 @@ class Training:
         """Train to the end, and give the networks the weights that were kept; how it went."""
         if self.resumed:
             self.reporter.on_resume(len(self.records))
+        with one_thread(one_is_enough(self.groups[0].networks, self.rows)):
+            self._train()
+        for group in self.groups:
+            group.restore()
+        return history_of(self.records, self.stopping.kept_epoch)
+
+    def _train(self) -> None:
         while not self.finished:
             record = self.epoch()
             with undisturbed():
                 self.reporter.on_epoch(record)
             if self.checkpoint is not None and self.checkpoint.due(self.finished):
                 self.checkpoint.save(self.state())
-        for group in self.groups:
-            group.restore()
-        return history_of(self.records, self.stopping.kept_epoch)
 
     def epoch(self) -> EpochRecord:
         """Train for one epoch, try the networks, and keep the weights of those that improved."""

@@ -53,19 +53,41 @@ class Features {
     return [...sums, sizeOf(this.tree, leaves)];
   }
 
-  /** In words: which features of a group are higher or lower than in others, or than elsewhere. */
-  list(leaves, others, most) {
-    const here = this.sums(leaves);
-    const there = others === null ? this.all.map((sum, f) => sum - here[f]) : this.sums(others);
+  /** The features that differ most between two sums, with the means of both. */
+  differing(here, there, most) {
     if (there.at(-1) === 0) return [];
+    const means = (sums, f) => sums[f] / sums.at(-1);
     return this.data.names
-      .map((name, f) => ({ name, by: (here[f] / here.at(-1) - there[f] / there.at(-1)) / (this.data.spread[f] || 1) }))
+      .map((name, f) => ({ name, f, sides: [means(here, f), means(there, f)] }))
+      .map((one) => ({ ...one, by: (one.sides[0] - one.sides[1]) / (this.data.spread[one.f] || 1) }))
       .sort((one, other) => Math.abs(other.by) - Math.abs(one.by))
-      .slice(0, most)
-      .flatMap(({ name, by }, i) => [
-        i > 0 ? ", " : "",
-        element("span", { class: "feature" }, element("bdi", null, short(name)), ` ${by >= 0 ? "+" : "−"}${Math.abs(by).toFixed(1)}`),
-      ]);
+      .slice(0, most);
+  }
+
+  /** In words: which features of a group are higher or lower than elsewhere. */
+  list(leaves, most) {
+    const here = this.sums(leaves);
+    return this.differing(here, this.all.map((sum, f) => sum - here[f]), most).flatMap(({ name, by }, i) => [
+      i > 0 ? ", " : "",
+      element("span", { class: "feature" }, element("bdi", null, short(name)), ` ${by >= 0 ? "+" : "−"}${Math.abs(by).toFixed(1)}`),
+    ]);
+  }
+
+  /** Bars of both sides of a pair, back to back, as shares of the range over all clusters. */
+  mirrored(pair) {
+    if (this.data === null) return null;
+    const [left, right] = ["left", "right"].map((side) => this.sums(this.tree.members[pair[side]]));
+    const rows = this.differing(left, right, 5).map(({ name, f, sides }) => {
+      const all = this.data.means.map((means) => means[f]);
+      const [low, high] = [Math.min(...all), Math.max(...all)];
+      const bars = sides.map((value, side) => element("td", { class: side === 0 ? "to-left" : "to-right" },
+        element("span", { class: "mirrored", style: { width: `${3 + (97 * (value - low)) / (high - low || 1)}%`, background: colour(side) } }),
+        element("span", { class: "mean" }, String(Number(value.toPrecision(3))))));
+      return element("tr", null, bars[0], element("th", { scope: "row" }, element("bdi", null, short(name))), bars[1]);
+    });
+    return rows.length === 0 ? null : element("table", { class: "differing" },
+      element("caption", null, "What differs most: means of both sides, from the lowest of all clusters to the highest."),
+      element("tbody", null, ...rows));
   }
 }
 
@@ -122,7 +144,7 @@ class Clusters {
         element("span", { class: "bar", "aria-hidden": "true" },
           element("span", { style: { width: `${(100 * size) / largest}%`, background: hex } }))),
       element("td", { class: "names" }, ...old),
-      element("td", null, ...(exemplars.data ? [exemplars.of(leaves, 8)] : features.data ? features.list(leaves, null, 4) : [])));
+      element("td", null, ...(exemplars.data ? [exemplars.of(leaves, 8)] : features.data ? features.list(leaves, 4) : [])));
   }
 
   drawOld() {

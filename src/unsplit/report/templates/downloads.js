@@ -1,6 +1,8 @@
 // Labels as CSV, and figures as SVG and PNG.
 
 const [FIGURE_WIDTH, FIGURE_HEIGHT] = [900, 700];
+// Room for the title, and for an axis or a note.
+const [TOP, BOTTOM] = [44, 46];
 
 function save(name, blob) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
@@ -49,32 +51,48 @@ class Downloads {
     return csv([["id", "old", "new"], ...rows]);
   }
 
+  /** A figure for a paper: title, drawing, axis or colour scale, names. */
   figure(name) {
+    const { tree, cut } = this.page;
     const root = drawing("svg", { xmlns: SVG, width: FIGURE_WIDTH, height: FIGURE_HEIGHT, viewBox: `0 0 ${FIGURE_WIDTH} ${FIGURE_HEIGHT}`,
-      "font-family": "sans-serif", "font-size": 13 });
+      "font-family": "sans-serif", "font-size": 13, fill: variable("--ink") });
     root.append(drawing("rect", { width: "100%", height: "100%", fill: variable("--paper") }));
+    const titles = {
+      picture: `${counted(tree.n_initial, "cluster")} merged into ${whole(cut.count)}`,
+      tree: `Tree of ${counted(tree.n_initial, "cluster")}, cut into ${whole(cut.count)}`,
+      distances: `Total variation distances of ${counted(tree.n_initial, "cluster")}`,
+    };
+    root.append(this.text(FIGURE_WIDTH / 2, 24, titles[name], { "text-anchor": "middle", "font-size": 17, "font-weight": "bold" }));
     root.append(...this[name]());
     return root;
   }
 
+  text(x, y, words, look) {
+    return drawing("text", { x, y, "dominant-baseline": "middle", ...look }, words);
+  }
+
   picture() {
-    const { picture, colours, cut } = this.page;
+    const { picture, colours, cut, data } = this.page;
+    const height = FIGURE_HEIGHT - TOP - BOTTOM;
     const parts = [];
-    picture.points(FIGURE_WIDTH, FIGURE_HEIGHT, (leaf) => colours[cut.group[leaf]], (x, y, r, fill) => {
+    picture.points(FIGURE_WIDTH, height, (leaf) => colours[cut.group[leaf]], (x, y, r, fill) => {
       parts.push(drawing("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: r.toFixed(1), fill }));
     });
-    const { numbers, size } = picture.numbers(FIGURE_WIDTH, FIGURE_HEIGHT, cut.group);
+    const { numbers, size } = picture.numbers(FIGURE_WIDTH, height, cut.group);
     for (const { text, x, y } of numbers) {
-      parts.push(drawing("text", { x, y, "font-size": size, "dominant-baseline": "central", "text-anchor": "middle", fill: variable("--ink"), stroke: variable("--paper"),
+      parts.push(drawing("text", { x, y, "font-size": size, "dominant-baseline": "central", "text-anchor": "middle", stroke: variable("--paper"),
         "stroke-width": 4, "paint-order": "stroke", "font-weight": "bold" }, text));
     }
-    return parts;
+    const note = `Positions: ${data.picture.method}; numbers are the new clusters`;
+    return [drawing("g", { transform: `translate(0 ${TOP})` }, ...parts),
+      this.text(FIGURE_WIDTH / 2, FIGURE_HEIGHT - BOTTOM / 2, note, { "text-anchor": "middle" })];
   }
 
   tree() {
     const { dendrogram, tree, cut } = this.page;
     const [rows, room] = [tree.names.length, 170];
-    const [across, down] = [(FIGURE_WIDTH - room) / 101, (FIGURE_HEIGHT - 20) / rows];
+    const height = FIGURE_HEIGHT - TOP - BOTTOM;
+    const [across, down] = [(FIGURE_WIDTH - room) / 101, height / rows];
     const parts = tree.merges.map((_, step) => drawing("path", {
       d: dendrogram.line(step), fill: "none", "vector-effect": "non-scaling-stroke", "stroke-width": 1.4,
       stroke: cut.made[step] ? this.page.colourOf(tree.members[tree.merges[step].left][0]) : variable("--undone"),
@@ -82,19 +100,33 @@ class Downloads {
     const x = dendrogram.cutPlace();
     parts.push(drawing("line", { x1: x, x2: x, y1: 0, y2: rows, stroke: variable("--ink"), "stroke-dasharray": "5 4",
       "vector-effect": "non-scaling-stroke" }));
-    const names = down < 7 ? [] : tree.order.map((leaf, place) => drawing("text", {
-      x: FIGURE_WIDTH - room + 6, y: 10 + (place + 0.5) * down, "dominant-baseline": "middle", fill: variable("--ink"),
-      "font-size": Math.min(13, 0.8 * down) }, leafName(tree, leaf)));
-    return [drawing("g", { transform: `translate(0 10) scale(${across} ${down})` }, ...parts), ...names];
+    const names = down < 7 ? [] : tree.order.map((leaf, place) => this.text(
+      FIGURE_WIDTH - room + 6, TOP + (place + 0.5) * down, leafName(tree, leaf), { "font-size": Math.min(13, 0.8 * down) }));
+    const bottom = FIGURE_HEIGHT - BOTTOM + 6;
+    const ticks = [4, 28, 52, 76, 100].flatMap((at) => [
+      drawing("line", { x1: at * across, x2: at * across, y1: bottom - 6, y2: bottom, stroke: variable("--ink") }),
+      this.text(at * across, bottom + 10, plain(Math.max(0, dendrogram.height(at))), { "text-anchor": "middle", "font-size": 11 }),
+    ]);
+    return [drawing("g", { transform: `translate(0 ${TOP}) scale(${across} ${down})` }, ...parts), ...names, ...ticks,
+      this.text(50 * across, FIGURE_HEIGHT - 10, tree.axis, { "text-anchor": "middle" })];
   }
 
   distances() {
-    const { matrix } = this.page;
-    const [side, n] = [FIGURE_HEIGHT - 20, this.page.tree.names.length];
-    const squares = matrix.runs().map(([start, length]) => drawing("rect", { x: 10 + (start * side) / n, y: 10 + (start * side) / n,
-      width: (length * side) / n, height: (length * side) / n, fill: "none", stroke: variable("--frame"), "stroke-width": 2 }));
-    return [drawing("image", { x: 10, y: 10, width: side, height: side, href: matrix.image.toDataURL(), preserveAspectRatio: "none",
-      style: { "image-rendering": "pixelated" } }), ...squares];
+    const { matrix, tree } = this.page;
+    const [side, n, left] = [FIGURE_HEIGHT - TOP - 20, tree.names.length, 130];
+    const step = side / n;
+    const squares = matrix.runs().map(([start, length]) => drawing("rect", { x: left + start * step, y: TOP + start * step,
+      width: length * step, height: length * step, fill: "none", stroke: variable("--frame"), "stroke-width": 2 }));
+    const names = step < 7 ? [] : tree.order.map((leaf, place) => this.text(
+      left - 6, TOP + (place + 0.5) * step, leafName(tree, leaf), { "text-anchor": "end", "font-size": Math.min(13, 0.8 * step) }));
+    // The colour scale, from near below to far above.
+    const [x, bar] = [left + side + 30, 200];
+    const scale = Array.from({ length: 50 }, (_, i) => drawing("rect", { x, y: TOP + bar - ((i + 1) * bar) / 50, width: 18, height: bar / 50 + 0.5,
+      fill: `rgb(${shade((i + 0.5) / 50)})` }));
+    const ends = [this.text(x + 24, TOP + bar, `${matrix.lowest.toFixed(1)} alike`), this.text(x + 24, TOP + 6, "1.0 apart"),
+      this.text(x, TOP + bar + 24, "TVD")];
+    return [drawing("image", { x: left, y: TOP, width: side, height: side, href: matrix.image.toDataURL(), preserveAspectRatio: "none",
+      style: { "image-rendering": "pixelated" } }), ...squares, ...names, ...scale, ...ends];
   }
 
   png(text, name) {

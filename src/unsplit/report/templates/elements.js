@@ -16,13 +16,14 @@ function fill(node, attributes, children) {
 const element = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const drawing = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-// Paul Tol's schemes "muted" and "light", safe for the colour-blind.
+// Paul Tol's schemes "muted" and "light", safe for the colour-blind, and three more colours each.
 const PALETTES = {
-  light: ["#332288", "#CC6677", "#44AA99", "#882255", "#999933", "#AA4499", "#117733", "#DDCC77", "#88CCEE"],
-  dark: ["#77AADD", "#EE8866", "#EEDD88", "#FFAABB", "#99DDFF", "#44BB99", "#BBCC33", "#AAAA00", "#DDDDDD"],
+  light: ["#332288", "#CC6677", "#44AA99", "#882255", "#999933", "#AA4499", "#117733", "#DDCC77", "#88CCEE", "#EE7733", "#0077BB", "#7A7A7A"],
+  dark: ["#77AADD", "#EE8866", "#EEDD88", "#FFAABB", "#99DDFF", "#44BB99", "#BBCC33", "#AAAA00", "#DDDDDD", "#C79BF2", "#FF6E6E", "#00C2A8"],
 };
+const N_COLOURS = PALETTES.light.length;
 const theme = () => document.documentElement.dataset.theme;
-const colour = (number) => PALETTES[theme()][number % 9];
+const colour = (number) => PALETTES[theme()][number % N_COLOURS];
 const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** Black or white, whichever is easier to read on a colour. */
@@ -61,6 +62,15 @@ const leafName = (tree, leaf) => listed(tree.names[leaf], 1);
 const groupName = (tree, leaves, most) => listed(leaves.flatMap((leaf) => tree.names[leaf]), most);
 const nodeName = (tree, node, most) => groupName(tree, tree.members[node], most);
 const sizeOf = (tree, leaves) => leaves.reduce((sum, leaf) => sum + tree.sizes[leaf], 0);
+/** Increasing whole numbers in words: 9, 11 to 13. */
+function runs(numbers) {
+  const found = [];
+  for (const number of numbers) {
+    if (found.length > 0 && found.at(-1)[1] === number - 1) found.at(-1)[1] = number;
+    else found.push([number, number]);
+  }
+  return found.map(([first, last]) => (first === last ? whole(first) : `${whole(first)} to ${whole(last)}`)).join(", ");
+}
 const plain = (value, digits = 2) => (value === null || value === undefined ? "unknown" : value.toFixed(digits));
 
 /** The network may miss a difference but invents none, so only the lower end is about the clusters. */
@@ -68,15 +78,47 @@ function tvdAtLeast(tvd, low) {
   return `TVD ${plain(tvd)}${low === null ? "" : `, at least ${plain(low)} (95% sure)`}`;
 }
 
+function edgesOf(entry) {
+  const times = entry.times_chance === null ? "" : `, ${Number(entry.times_chance.toPrecision(2))} × chance`;
+  return `${counted(entry.edges, "edge")} between them${times}`;
+}
+const togetherIn = (entry) => `together in ${Math.round(100 * entry.stability)}% of the re-merges`;
+
 function evidenceOf(entry) {
   const parts = [];
+  if (entry.strength !== null) parts.push(`strength ${plain(entry.strength)}`);
+  if (entry.edges !== null) parts.push(edgesOf(entry));
+  if (entry.stability !== null) parts.push(togetherIn(entry));
   parts.push(entry.tvd === null ? `distance ${plain(entry.height, 3)}` : tvdAtLeast(entry.tvd, entry.low));
-  if (entry.edges !== null) {
-    const times = entry.times_chance === null ? "" : `, ${Number(entry.times_chance.toPrecision(2))} × chance`;
-    parts.push(`${counted(entry.edges, "edge")} between them${times}`);
-  }
-  if (entry.stability !== null) parts.push(`together in ${Math.round(100 * entry.stability)}% of the re-merges`);
   return parts;
+}
+
+/** Call a function for a click, but not for the end of a drag. */
+function onPress(node, then) {
+  let start = null;
+  node.addEventListener("pointerdown", (event) => { start = event; });
+  node.addEventListener("click", (event) => {
+    if (start && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < 5) then(event);
+  });
+}
+
+/** What this browser keeps for the page, which may be nothing. */
+function remembered(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+/** Whether it could be kept. */
+function remember(name, text) {
+  try {
+    localStorage.setItem(name, text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function showTip(text, event) {

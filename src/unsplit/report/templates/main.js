@@ -10,7 +10,7 @@ class Page {
     this.tree.firstStep = this.tree.n_initial - this.tree.names.length;
     this.count = null; // null is the cut of the result
     this.zoom = { start: 0, left: 0, end: this.tree.names.length };
-    this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    this.setTheme(remembered("unsplit-theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
     this.exemplars = new Exemplars(this);
     this.features = new Features(this);
     this.given = data.review.given; // answers that the result obeys
@@ -29,6 +29,7 @@ class Page {
     this.downloads = new Downloads(this);
     this.listen();
     this.update();
+    this.drawAgreement();
   }
 
   // The cut ---------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ class Page {
     this.plainCut = constrainedCut(this.tree, this.taken, this.given);
     this.cut = constrainedCut(this.tree, this.taken, answers);
     this.groups = this.members(this.cut);
-    this.colours = this.groups.map((leaves) => this.colourNumber(leaves));
+    this.colours = this.dealtColours();
   }
 
   /** The leaves of every new cluster. */
@@ -52,11 +53,21 @@ class Page {
     return leaves.reduce((best, leaf) => (this.tree.sizes[leaf] > this.tree.sizes[best] ? leaf : best));
   }
 
-  /** Colours follow the clusters of the result, so that they stay when the cut moves. */
-  colourNumber(leaves) {
-    const largest = this.largest(leaves);
-    const home = this.base.group[largest];
-    return leaves.includes(this.heads[home]) ? this.homes[home] : this.homes[home] + 1 + this.tree.place[largest];
+  /**
+   * Colours follow the clusters of the result, so that they stay when the cut moves.  Others get
+   * one of those that are used least: up to twelve clusters all have colours of their own.
+   */
+  dealtColours() {
+    const used = new Array(N_COLOURS).fill(0);
+    const number = (place) => { used[place % N_COLOURS] += 1; return place % N_COLOURS; };
+    const homes = this.groups.map((leaves) => this.base.group[this.largest(leaves)]);
+    const dealt = this.groups.map((leaves, i) => (leaves.includes(this.heads[homes[i]]) ? number(this.homes[homes[i]]) : null));
+    return dealt.map((found, i) => {
+      if (found !== null) return found;
+      const start = this.homes[homes[i]] + 1 + this.tree.place[this.largest(this.groups[i])];
+      const places = used.map((_, step) => (start + step) % N_COLOURS);
+      return number(places.reduce((best, place) => (used[place] < used[best] ? place : best)));
+    });
   }
 
   colourOf(leaf) {
@@ -78,6 +89,26 @@ class Page {
       this.cut.count === shown ? "" : `Your answers make ${whole(this.cut.count)} of ${whole(shown)}.`,
     ].join(" ");
     for (const part of [this.picture, this.dendrogram, this.matrix, this.clusters, this.review]) part.draw();
+  }
+
+  /** Below the slider: how well every number of clusters agrees with the re-merges. */
+  drawAgreement() {
+    const { agreement, fewest, most } = this.tree;
+    if (!agreement) return;
+    const numbers = Array.from({ length: most - fewest + 1 }, (_, i) => fewest + i);
+    const values = numbers.map((number) => agreement[number - 1]);
+    const low = Math.min(...values);
+    const y = (value) => 30 - (28 * (value - low)) / (Math.max(...values) - low || 1);
+    const svg = byId("agreement");
+    svg.setAttribute("viewBox", `0 0 ${Math.max(1, most - fewest)} 30`);
+    svg.append(drawing("path", { d: `M0,30${values.map((value, i) => `L${i},${y(value)}`).join("")}V30Z` }));
+    svg.hidden = false;
+    svg.removeAttribute("hidden");
+    const best = Math.max(...values);
+    const good = numbers.filter((number) => agreement[number - 1] >= best - 0.02);
+    byId("agreement-note").hidden = false;
+    byId("agreement-note").textContent = "The curve below the slider shows how well each number of clusters agrees with the re-merges of "
+      + `resampled data (adjusted Rand index, at most ${plain(best)}). ${good.length === 1 ? `${good[0]} agrees best.` : `Equally good: ${runs(good)}.`}`;
   }
 
   setCount(count) {
@@ -117,6 +148,11 @@ class Page {
     const together = this.cut.group[a] === this.cut.group[b] ? "in one new cluster" : "in different new clusters";
     return `${side(a)} and ${side(b)}. ${tvdAtLeast(tvd, low)}. `
       + `They are ${together}; the tree joins them at step ${tree.firstStep + step} (verdict: ${tree.merges[step].verdict}).`;
+  }
+
+  openPair(index) {
+    if (index < 0) byId("readout").textContent = "These two are not among the pairs to review.";
+    else this.review.open(index);
   }
 
   // Zoom ----------------------------------------------------------------------------------------
@@ -176,6 +212,7 @@ class Page {
       return { row, column: this.zoom.left + ((event.clientX - box.left - left) / width) * size };
     };
     node.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
       const { row, column } = at(event);
       this.zoomBy(Math.exp(Math.min(Math.max(event.deltaY, -100), 100) / 250), row, column);
       event.preventDefault();
@@ -218,7 +255,11 @@ class Page {
     byId("zoom-in").addEventListener("click", () => this.zoomMiddle(0.6));
     byId("zoom-out").addEventListener("click", () => this.zoomMiddle(1 / 0.6));
     byId("zoom-all").addEventListener("click", () => this.zoomAll());
-    byId("theme").addEventListener("click", () => { this.setTheme(theme() === "dark" ? "light" : "dark"); this.update(); });
+    byId("theme").addEventListener("click", () => {
+      this.setTheme(theme() === "dark" ? "light" : "dark");
+      remember("unsplit-theme", theme());
+      this.update();
+    });
     addEventListener("resize", () => { this.picture.draw(); this.drawTree(); });
     this.movable(byId("dendrogram"));
     if (this.matrix.shown) this.movable(this.matrix.canvas);

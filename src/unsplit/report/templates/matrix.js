@@ -20,6 +20,7 @@ class Matrix {
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => { this.mark(null); hideTip(); });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
+    onPress(this.canvas, (event) => this.press(this.at(event)));
   }
 
   value(from, a, b) {
@@ -138,6 +139,12 @@ class Matrix {
     return showTip(byId("readout").textContent, event);
   }
 
+  press(cursor) {
+    if (!cursor) return;
+    const { order } = this.page.tree;
+    this.page.openPair(this.page.review.between(order[cursor[1]], order[cursor[0]]));
+  }
+
   read([column, row]) {
     const { order } = this.page.tree;
     byId("readout").textContent = this.page.describePair(order[row], order[column], this);
@@ -145,6 +152,7 @@ class Matrix {
 
   key(event) {
     const moves = { ArrowDown: [0, 1], ArrowUp: [0, -1], ArrowRight: [1, 0], ArrowLeft: [-1, 0] };
+    if (event.key === "Enter") return this.press(this.cursor);
     if (!(event.key in moves)) return this.page.zoomKey(event);
     const { zoom, tree } = this.page;
     const start = this.cursor ?? [Math.floor(zoom.left), Math.floor(zoom.start)];

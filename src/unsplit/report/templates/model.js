@@ -17,8 +17,9 @@ function membersOf(merges, leaves) {
 
 /** Sets of leaves that grow together.  An answer has leaves on both sides. */
 class Groups {
-  constructor(leaves, answers) {
-    this.parent = Int32Array.from({ length: leaves }, (_, leaf) => leaf);
+  constructor(sizes, answers) {
+    this.parent = Int32Array.from(sizes, (_, leaf) => leaf);
+    this.sizes = [...sizes]; // of each set, at its root
     this.different = answers.filter((one) => one.answer === "different");
     for (const answer of answers.filter((one) => one.answer === "same")) {
       const [first, ...others] = answer.left.concat(answer.right);
@@ -35,7 +36,14 @@ class Groups {
   }
 
   unite(a, b) {
-    this.parent[this.find(b)] = this.find(a);
+    const [one, other] = [this.find(a), this.find(b)];
+    if (one === other) return;
+    this.parent[other] = one;
+    this.sizes[one] += this.sizes[other];
+  }
+
+  size(leaf) {
+    return this.sizes[this.find(leaf)];
   }
 
   /** Whether one set holds leaves of both sides of an answer. */
@@ -55,17 +63,18 @@ class Groups {
 
 /**
  * The cut that answers allow: "same" comes first, then the merges of the cut in their order.
- * A merge that would join what was called different is not made, nor what builds on it; nor is
- * one that obeyed an answer which was taken back.
+ * Of a merge that would join what was called different only the larger side goes on; so does that
+ * of a merge which obeyed an answer that was taken back.
  */
 function constrainedCut(tree, taken, answers) {
   const leaves = tree.names.length;
-  const groups = new Groups(leaves, answers);
+  const groups = new Groups(tree.sizes, answers);
   const made = new Array(tree.merges.length).fill(false);
+  const standing = Array.from(tree.names, (_, leaf) => leaf); // a leaf for every node
   tree.merges.forEach((merge, step) => {
-    const complete = (node) => node < leaves || made[node - leaves];
-    if (!taken[step] || !complete(merge.left) || !complete(merge.right)) return;
-    const [left, right] = [tree.members[merge.left][0], tree.members[merge.right][0]];
+    const [left, right] = [standing[merge.left], standing[merge.right]];
+    standing.push(groups.size(left) >= groups.size(right) ? left : right);
+    if (!taken[step]) return;
     const apart = groups.find(left) !== groups.find(right);
     if (apart && (tree.obeyed[step] || groups.apart(left, right))) return;
     groups.unite(left, right);
@@ -82,7 +91,7 @@ function constrainedCut(tree, taken, answers) {
 
 /** Which merges were made only because answers given before called both sides the same. */
 function obeyedSteps(tree, given) {
-  const groups = new Groups(tree.names.length, given);
+  const groups = new Groups(tree.sizes, given);
   const joined = ({ left, right }) => groups.find(tree.members[left][0]) === groups.find(tree.members[right][0]);
   return tree.merges.map((merge) => merge.stage === "must_link" && joined(merge));
 }
@@ -90,7 +99,7 @@ function obeyedSteps(tree, given) {
 /** Answers that make a new one impossible; none if it agrees with all of them. */
 function contradictions(tree, answers, wanted) {
   const others = answers.filter((one) => one.pair !== wanted.pair);
-  const groups = new Groups(tree.names.length, others.concat([wanted]));
+  const groups = new Groups(tree.sizes, others.concat([wanted]));
   if (wanted.answer === "same") return others.filter((one) => one.answer === "different" && groups.joins(one));
   if (!groups.joins(wanted)) return [];
   const roots = new Set(wanted.left.map((leaf) => groups.find(leaf)));

@@ -18,6 +18,7 @@ class Picture {
       `Each point is an observation (${drawn}${whole(data.n_observations)}). Positions: ${data.method}. Point at one to read its clusters.`;
     for (const id of ["before", "after"]) {
       const canvas = byId(id);
+      onPress(canvas, (event) => this.press(canvas, event));
       canvas.addEventListener("pointermove", (event) => this.point(canvas, event));
       canvas.addEventListener("pointerleave", hideTip);
     }
@@ -58,6 +59,18 @@ class Picture {
     for (const { text, x, y } of numbers) {
       context.strokeText(text, x, y);
       context.fillText(text, x, y);
+    }
+  }
+
+  /** Two sets of leaves in two colours before all others; ``side`` has the number of each leaf. */
+  paintSides(canvas, side) {
+    const { context, width, height } = sharp(canvas);
+    const place = this.places(width, height);
+    for (const [now, fill, radius] of [[undefined, variable("--undone"), 1], [0, colour(0), 2], [1, colour(1), 2]]) {
+      context.fillStyle = fill;
+      this.leaf.forEach((leaf, i) => {
+        if (side.get(leaf) === now) context.fillRect(place.x(i) - radius, place.y(i) - radius, 2 * radius, 2 * radius);
+      });
     }
   }
 
@@ -108,14 +121,25 @@ class Picture {
     }).sort((one, other) => other.n - one.n);
   }
 
-  point(canvas, event) {
+  /** The leaf of the point nearest to the pointer, within twelve pixels; undefined if none is. */
+  leafAt(canvas, event) {
     const place = this.places(canvas.clientWidth, canvas.clientHeight);
     let [best, least] = [-1, 144];
     for (let i = 0; i < this.x.length; i += 1) {
       const away = (place.x(i) - event.offsetX) ** 2 + (place.y(i) - event.offsetY) ** 2;
       if (away < least) [best, least] = [i, away];
     }
-    if (best < 0) hideTip();
-    else showTip(this.page.describeLeaf(this.leaf[best]), event);
+    return this.leaf[best];
+  }
+
+  point(canvas, event) {
+    const leaf = this.leafAt(canvas, event);
+    if (leaf === undefined) hideTip();
+    else showTip(this.page.describeLeaf(leaf), event);
+  }
+
+  press(canvas, event) {
+    const leaf = this.leafAt(canvas, event);
+    if (leaf !== undefined) this.page.openPair(this.page.review.of(leaf));
   }
 }

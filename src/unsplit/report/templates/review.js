@@ -14,6 +14,7 @@ class Review {
     byId("export").addEventListener("click", () => this.export());
     byId("clear").addEventListener("click", () => this.change(this.answers.length > 0 ? [] : page.given));
     document.addEventListener("keydown", (event) => this.key(event));
+    byId("toast-undo").addEventListener("click", () => this.undo());
     this.introduce();
   }
 
@@ -38,7 +39,7 @@ class Review {
   kept() {
     const { given } = this.page;
     try {
-      const found = JSON.parse(localStorage.getItem(this.store));
+      const found = JSON.parse(remembered(this.store));
       return found?.map((one) => given[one.given] ?? this.answer(one.pair, one.answer)) ?? given;
     } catch {
       return given;
@@ -48,9 +49,7 @@ class Review {
   keep() {
     const { given } = this.page;
     const short = (one) => (given.includes(one) ? { given: given.indexOf(one) } : { pair: one.pair, answer: one.answer });
-    try {
-      localStorage.setItem(this.store, JSON.stringify(this.answers.map(short)));
-    } catch {
+    if (!remember(this.store, JSON.stringify(this.answers.map(short)))) {
       byId("review-message").textContent = "This browser keeps no answers for the page; export them before you close it.";
     }
   }
@@ -59,6 +58,34 @@ class Review {
     const { members } = this.page.tree;
     const { left, right } = this.pairs[pair];
     return { pair, answer, left: members[left], right: members[right] };
+  }
+
+  /** Show a pair where it can be answered. */
+  open(index) {
+    this.show(index, true);
+    byId("review").scrollIntoView();
+  }
+
+  /** The pair whose sides are two nodes of the tree; −1 if it is not here. */
+  ofNodes(left, right) {
+    return this.pairs.findIndex((pair) => (pair.left === left && pair.right === right) || (pair.left === right && pair.right === left));
+  }
+
+  /** The smallest pair with one leaf on each side; −1 if there is none. */
+  between(a, b) {
+    const { members } = this.page.tree;
+    const holds = (pair, one, other) => members[pair.left].includes(one) && members[pair.right].includes(other);
+    const size = (pair) => members[pair.left].length + members[pair.right].length;
+    return this.pairs.reduce((best, pair, index) => {
+      if (!holds(pair, a, b) && !holds(pair, b, a)) return best;
+      return best < 0 || size(pair) < size(this.pairs[best]) ? index : best;
+    }, -1);
+  }
+
+  /** The most urgent pair of a leaf; −1 if there is none. */
+  of(leaf) {
+    const { members } = this.page.tree;
+    return this.pairs.findIndex((pair) => [pair.left, pair.right].some((side) => members[side].includes(leaf)));
   }
 
   give(answer) {
@@ -72,12 +99,22 @@ class Review {
         return;
       }
       this.change(this.answers.filter((one) => one.pair !== this.index).concat([wanted]));
+      this.toast(this.sentence(wanted));
     }
     if (this.index + 1 < this.pairs.length) this.show(this.index + 1, true);
     else message.textContent = "That was the last pair.";
   }
 
+  /** Say for some seconds what was answered, with a way back. */
+  toast(text) {
+    clearTimeout(this.fading);
+    byId("toast-text").textContent = text;
+    byId("toast").hidden = text === "";
+    this.fading = setTimeout(() => this.toast(""), 8000);
+  }
+
   undo() {
+    this.toast("");
     const last = this.answers.at(-1);
     if (last === undefined) return;
     this.change(this.answers.slice(0, -1));
@@ -115,8 +152,9 @@ class Review {
       element("p", { id: "card-title" }, `Pair ${whole(this.index + 1)} of ${whole(this.pairs.length)} · `,
         element("span", { class: "verdict" }, pair.verdict), ` · Unsplit ${pair.done === "merged" ? "merged them" : "kept them apart"}`),
       element("div", { class: "sides" }, this.side("left", pair), this.side("right", pair)),
+      this.page.features.mirrored(pair),
+      element("div", { class: "evidence" }, this.map(pair), this.border(pair)),
       this.facts(pair),
-      this.border(pair),
       element("div", { class: "choices", role: "group", "aria-label": "Do they belong together?" },
         choice("Same ", "S", "same"), choice("Different ", "D", "different"), choice("Skip ", "K", "skip"),
         button("Undo ", "U", () => this.undo(), { "data-answer": "undo", disabled: this.answers.length === 0 }),
@@ -125,23 +163,43 @@ class Review {
   }
 
   side(which, pair) {
-    const { tree, exemplars, features, cut } = this.page;
+    const { tree, exemplars, cut } = this.page;
     const leaves = tree.members[pair[which]];
-    const others = tree.members[pair[which === "left" ? "right" : "left"]];
     const now = [...new Set(leaves.map((leaf) => cut.group[leaf]))];
     const parts = [
       element("h3", null, nodeName(tree, pair[which], 6)),
       element("p", { class: "quiet" }, `${counted(pair[`size_${which}`], "observation")} · now in new cluster${now.length > 1 ? "s" : ""} ${now.join(", ")}`),
     ];
     if (exemplars.data) parts.push(exemplars.of(leaves, 12));
-    if (features.data && which === "left") parts.push(element("p", null, "Higher or lower than the other side: ", ...features.list(leaves, others, 5)));
     return element("div", { class: `side ${which}`, style: { "border-color": colour(which === "left" ? 0 : 1) } }, ...parts);
   }
 
+  /** What decided leads.  Where neighbours did, what the network says is folded away. */
   facts(pair) {
-    const rows = [["evidence", evidenceOf(pair).join("; ")], ["reason", pair.why]];
-    if (pair.p_adjusted !== null) rows.splice(1, 0, ["p-value", `${Number(pair.p_adjusted.toPrecision(2))} if both came from one distribution (adjusted for all pairs)`]);
-    return element("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [element("dt", null, name), element("dd", null, value)]));
+    const list = (rows) => element("dl", { class: "facts" },
+      ...rows.flatMap(([name, value]) => [element("dt", null, name), element("dd", null, value)]));
+    const [byGraph, byNetwork] = [[["reason", pair.why]], []];
+    if (pair.edges !== null) byGraph.push(["neighbours", edgesOf(pair)]);
+    if (pair.stability !== null) byGraph.push(["re-merges", togetherIn(pair)]);
+    byNetwork.push(pair.tvd === null ? ["distance", plain(pair.height, 3)] : ["TVD", tvdAtLeast(pair.tvd, pair.low)]);
+    if (pair.p_adjusted !== null) byNetwork.push(["p-value", `${Number(pair.p_adjusted.toPrecision(2))} if both came from one distribution (adjusted for all pairs)`]);
+    if (pair.strength === null) return list([...byGraph, ...byNetwork]);
+    return element("div", null, list(byGraph), element("details", null,
+      element("summary", null, "TVD and p-value: how well a network tells the two sides apart"),
+      list(byNetwork),
+      element("p", { class: "quiet" }, "Clusters that were cut out of the features can always be told apart, so a TVD near 1 and a tiny "
+        + "p-value are expected here, and no reason to keep two of them apart.")));
+  }
+
+  /** Both sides among all observations. */
+  map(pair) {
+    const { picture, tree } = this.page;
+    if (!picture.shown) return null;
+    const side = new Map(["left", "right"].flatMap((which, number) => tree.members[pair[which]].map((leaf) => [leaf, number])));
+    const canvas = element("canvas", { class: "map", role: "img", "aria-label": "Where both sides lie among all observations" });
+    // It has a size only when it is on the page.
+    requestAnimationFrame(() => canvas.isConnected && picture.paintSides(canvas, side));
+    return element("figure", null, element("figcaption", { class: "quiet" }, "Both sides among all observations."), canvas);
   }
 
   /** How the network scores both sides: two heaps apart are different, one heap is the same. */
@@ -155,12 +213,15 @@ class Review {
     });
     const overlap = left.reduce((sum, _, i) => sum + Math.min(left[i], right[i]), 0);
     const label = `Score differences across the border: the two sides ${overlap === 0 ? "do not overlap" : "overlap"}.`;
+    const end = plain(pair.border.reach, 1);
     return element("figure", null,
       element("figcaption", { class: "quiet" }, "Score differences of held-out observations, the left side above and the right side below. "
         + "Heaps that lie apart can be told apart; heaps over each other cannot."),
       drawing("svg", { class: "border-figure", viewBox: `0 0 ${left.length} 101`, preserveAspectRatio: "none", role: "img", "aria-label": label },
         ...bars(left, true, { fill: colour(0) }), ...bars(right, false, { fill: colour(1) }),
-        drawing("line", { x1: left.length / 2, x2: left.length / 2, y1: 0, y2: 101, stroke: "currentColor", "vector-effect": "non-scaling-stroke", "stroke-dasharray": "3 3" })));
+        drawing("line", { x1: left.length / 2, x2: left.length / 2, y1: 0, y2: 101, stroke: "currentColor", "vector-effect": "non-scaling-stroke", "stroke-dasharray": "3 3" })),
+      element("p", { class: "score-axis quiet" }, element("span", null, `−${end}: like the right`), element("span", null, "0"),
+        element("span", null, `like the left: ${end}`)));
   }
 
   draw() {
@@ -193,7 +254,9 @@ class Review {
 
   key(event) {
     const typing = event.target.closest?.("input:not([type=checkbox]), textarea, select");
-    if (!byId("keys").checked || typing || event.ctrlKey || event.metaKey || event.altKey || this.pairs.length === 0) return;
+    const { top, bottom } = byId("card").getBoundingClientRect();
+    const unseen = this.pairs.length === 0 || bottom < 60 || top > innerHeight - 60;
+    if (!byId("keys").checked || typing || unseen || event.ctrlKey || event.metaKey || event.altKey) return;
     const key = event.key.toLowerCase();
     if (key in KEYS) this.give(KEYS[key]);
     else if (key === "u") this.undo();

@@ -8,6 +8,7 @@ class Dendrogram {
     const top = tree.merges.reduce((most, merge) => Math.max(most, merge.height), tree.base);
     const reach = top - tree.base || 1;
     this.x = (height) => 100 - (96 * (height - tree.base)) / reach;
+    this.height = (x) => tree.base + ((100 - x) * reach) / 96;
     this.node = Array.from(tree.names, (_, leaf) => ({ x: 100, y: tree.place[leaf] + 0.5 }));
     for (const merge of tree.merges) {
       const y = (this.node[merge.left].y + this.node[merge.right].y) / 2;
@@ -24,6 +25,8 @@ class Dendrogram {
     this.svg.addEventListener("pointermove", (event) => this.point(event));
     this.svg.addEventListener("pointerleave", () => this.read(-1));
     this.svg.addEventListener("keydown", (event) => this.key(event));
+    onPress(this.svg, () => this.press());
+    this.draggable();
   }
 
   line(step) {
@@ -75,6 +78,36 @@ class Dendrogram {
     this.read(best, event);
   }
 
+  press() {
+    const merge = this.page.tree.merges[this.pointed];
+    if (merge) this.page.openPair(this.page.review.ofNodes(merge.left, merge.right));
+  }
+
+  /** The line of the cut can be dragged: as many merges are made as lie right of it. */
+  draggable() {
+    const { tree } = this.page;
+    let drags = false;
+    const at = (event) => {
+      const box = this.svg.getBoundingClientRect();
+      return { x: ((event.clientX - box.left) * 101) / box.width, pixel: 101 / box.width };
+    };
+    this.svg.addEventListener("pointerdown", (event) => {
+      const { x, pixel } = at(event);
+      drags = Math.abs(x - this.cutPlace()) < 7 * pixel;
+      if (!drags) return;
+      this.svg.setPointerCapture(event.pointerId);
+      event.stopImmediatePropagation(); // the tree itself stays
+    });
+    this.svg.addEventListener("pointermove", (event) => {
+      const { x, pixel } = at(event);
+      this.svg.style.cursor = drags || Math.abs(x - this.cutPlace()) < 7 * pixel ? "ew-resize" : "";
+      if (!drags) return;
+      const height = this.height(x);
+      this.page.setCount(tree.names.length - tree.merges.filter((merge) => merge.height <= height).length);
+    });
+    for (const end of ["pointerup", "pointercancel"]) this.svg.addEventListener(end, () => { drags = false; });
+  }
+
   read(step, event) {
     this.paths[this.pointed]?.classList.remove("pointed");
     this.paths[step]?.classList.add("pointed");
@@ -88,7 +121,8 @@ class Dendrogram {
   key(event) {
     const last = this.paths.length - 1;
     const moves = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
-    if (event.key in moves && last >= 0) {
+    if (event.key === "Enter") this.press();
+    else if (event.key in moves && last >= 0) {
       this.read(Math.min(last, Math.max(0, this.pointed + moves[event.key])));
       event.preventDefault();
     } else this.page.zoomKey(event);
