@@ -29,6 +29,7 @@ from unsplit.devices import private_randomness
 from unsplit.networks.backbones.classifiers import Classifier, ClassifierNetwork
 from unsplit.networks.registry import CLASSIFIERS, build_network, recipe_for
 from unsplit.networks.training.group import Fold
+from unsplit.networks.training.loop import Training
 from unsplit.pairwise.heldout_scores import Trained, best_of, heldout_scores
 from unsplit.selection import Candidate
 
@@ -237,7 +238,8 @@ def trained(four, names):
             networks = [build_network(rows, fold, recipe, 4, "softmax") for fold in folds]
             rng = np.random.default_rng(0)
             config = unsplit.TrainConfig(epochs=3).over(recipe.training)
-            scores, history = heldout_scores(networks, rows, Parts.cut(y), folds, config, rng)
+            training = Training(networks, rows, torch.from_numpy(y), folds, config, rng)
+            scores, history = heldout_scores(training, Parts.cut(y))
         found.append(Trained(str(name), recipe.training, networks, scores, history))
     return (rows, Parts.cut(y), folds), found
 

@@ -161,7 +161,8 @@ def test_alone_and_stacked_learn_the_same():
         networks = networks_of("mlp", rows, folds)
         config = replace(RECIPES["mlp"].training, batch_folds=stacked, epochs=1)
         rng = np.random.default_rng(0)
-        scores, _ = heldout_scores(networks, rows, Parts.cut(y.numpy()), folds, config, rng)
+        training = Training(networks, rows, y, folds, config, rng)
+        scores, _ = heldout_scores(training, Parts.cut(y.numpy()))
         found[stacked] = scores.dense()
     assert np.abs(found[True] - found[False]).max() < 1e-3 * found[True].std()
 

@@ -45,7 +45,8 @@ def fit(batch_folds, seed=0, epochs=MAX_EPOCHS):
     networks = networks_for(rows, folds)
     config = TrainConfig(batch_folds=batch_folds, epochs=epochs)
     rng = np.random.default_rng(seed)
-    return heldout_scores(networks, rows, Parts.cut(y), folds, config, rng)
+    training = Training(networks, rows, torch.from_numpy(y), folds, config, rng)
+    return heldout_scores(training, Parts.cut(y))
 
 
 def test_stopping_judges_a_fold_by_the_other_folds():
@@ -199,7 +200,8 @@ def test_unequal_clusters_are_balanced():
     rows = observations(X, CPU)
     folds = crossfit_folds(y, 5, rng)
     networks = networks_for(rows, folds, k=2)
-    scores, _ = heldout_scores(networks, rows, Parts.cut(y), folds, TrainConfig(), rng)
+    training = Training(networks, rows, torch.from_numpy(y), folds, TrainConfig(), rng)
+    scores, _ = heldout_scores(training, Parts.cut(y))
     dense = scores.dense()
     predicted_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 1].mean()
     hit_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 0].mean()

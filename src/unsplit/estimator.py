@@ -253,8 +253,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
         encoded = encode_labels(initial_labels)
-        given = X, encoded, options, settings, rng, kept, batch, groups, features
-        fitted, graph, tree = self._merged(*given)
+        how = options, settings, rng, kept, features
+        fitted, graph, tree = self._merged(X, encoded, *how, batch=batch, groups=groups)
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = fitted.result
         self.tvd_ = self.pairwise_.tvd
@@ -284,9 +284,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         settings: Settings,
         rng: np.random.Generator,
         checkpoint: Checkpoint | None,
-        batch: ArrayLike | None,
-        groups: ArrayLike | None,
         features: Any,
+        **of_rows: ArrayLike | None,
     ) -> tuple[Fitted, NeighbourGraph | None, MergeTree]:
         """Estimate all distances, find neighbours, and merge."""
         # Refuse before any training what cannot be merged.
@@ -296,18 +295,16 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if features is not None:
             features = feature_matrix(features, len(labels.clusters))
         k = len(labels.cluster_ids)
-        if settings.is_sparse(k, batch is not None or groups is not None):
+        if settings.is_sparse(k, any(value is not None for value in of_rows.values())):
             options.check_sparse()
         else:
             check_memory(k, MATRICES_OF_SCORES)
         seed, seed_of_merge = seeds_of(rng)
         with reporting(self.progress) as reporter:
             reporter.on_phase(TRAINING)
-            fitted = fit(
-                X, labels, settings, seed, reporter, batch, checkpoint=checkpoint, groups=groups
-            )
+            fitted = fit(X, labels, settings, seed, reporter, checkpoint=checkpoint, **of_rows)
             reporter.on_phase(NEIGHBOURS)
-            graph = self._neighbours(features, labels, fitted, batch, groups)
+            graph = self._neighbours(features, labels, fitted, of_rows)
             reporter.on_phase(MERGING)
             tree = merge_with(
                 fitted.result,
@@ -320,23 +317,19 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return fitted, graph, tree
 
     def _neighbours(
-        self,
-        features: Any,
-        labels: EncodedLabels,
-        fitted: Fitted,
-        batch: ArrayLike | None,
-        groups: ArrayLike | None,
+        self, features: Any, labels: EncodedLabels, fitted: Fitted, of_rows: dict[str, Any]
     ) -> NeighbourGraph | None:
         """The neighbour graph of the features if there are any, otherwise of the scores."""
         if features is None:
             if not isinstance(fitted.rows, VectorRows):
                 return graph_of_scores(fitted.result, self.n_neighbors)
             features = fitted.rows
+        if fitted.outputs.n_batches == 1:
+            of_rows = of_rows | {"batch": None}
         graph = neighbour_graph(
             features,
             labels,
-            batch=None if fitted.outputs.n_batches == 1 else batch,
-            groups=groups,
+            **of_rows,
             n_neighbors=self.n_neighbors,
             metric=self.metric,
             device=self.device,

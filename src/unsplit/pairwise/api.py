@@ -68,7 +68,7 @@ from unsplit.networks.registry import (
 from unsplit.networks.sound import SoundRows
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold, draws_in_epoch
-from unsplit.networks.training.loop import USUAL, TrainConfig
+from unsplit.networks.training.loop import USUAL, TrainConfig, Training
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
 from unsplit.pairwise.groups import has_several_groups, shared_batches
 from unsplit.pairwise.heldout_scores import (
@@ -347,10 +347,10 @@ def fit(
                         }
                         checkpoint.begin(about)
                     # The file has room for the networks of one training.
-                    scores, history = heldout_scores(
-                        networks, rows, outputs, folds, config, rng, reporter,
-                        checkpoint if len(recipes) == 1 else None,
-                    )  # fmt: skip
+                    kept = checkpoint if len(recipes) == 1 else None
+                    given = networks, rows, torch.from_numpy(outputs.of_rows).to(where), folds
+                    training = Training(*given, config, rng, reporter, kept)
+                    scores, history = heldout_scores(training, outputs)
                 found.append(Trained(recipe.name, config, networks, scores, history))
         best = found[0]
         if len(found) > 1:

@@ -183,11 +183,7 @@ def group_p_values(scores: HeldoutScores) -> Matrix:
 
 
 def group_p_value(
-    values: NDArray[np.float64],
-    of_a: NDArray[np.bool_],
-    folds: Index,
-    groups: Index,
-    n_folds: int,
+    values: Matrix, of_a: NDArray[np.bool_], folds: Index, groups: Index, n_folds: int
 ) -> float:
     """One-sided p-value of one pair from score differences, small if a and b differ.
 

@@ -34,10 +34,9 @@ from unsplit.devices import (
 from unsplit.errors import ConfusionWarning, InputError, is_whole, option, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
-from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold, one_is_enough
 from unsplit.networks.training.loop import TrainConfig, Training, judge_of
-from unsplit.networks.training.progress import History, Reporter
+from unsplit.networks.training.progress import History
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
 from unsplit.pairwise.groups import deal_groups, shared_batches
@@ -133,21 +132,11 @@ def _scores_of_rows(network: Network, rows: Rows, index: Index) -> Tensor:
         return network.head(torch.from_numpy(features).to(rows.device))
 
 
-def heldout_scores(
-    networks: Sequence[Network],
-    rows: Rows,
-    outputs: Parts,
-    folds: Sequence[Fold],
-    config: TrainConfig,
-    rng: np.random.Generator,
-    reporter: Reporter | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[HeldoutScores, History]:
-    """Train one network per fold and use it to score the ``test`` rows of its fold."""
-    on_device = torch.from_numpy(outputs.of_rows).to(next(networks[0].parameters()).device)
-    training = Training(networks, rows, on_device, folds, config, rng, reporter, checkpoint)
+def heldout_scores(training: Training, outputs: Parts) -> tuple[HeldoutScores, History]:
+    """Train the network of each fold and use it to score the ``test`` rows of its fold."""
     history = training.run()
-    return scores_of(networks, rows, outputs, [fold.test for fold in folds], current()), history
+    tests = [fold.test for fold in training.folds]
+    return scores_of(training.networks, training.rows, outputs, tests, current()), history
 
 
 def scores_of(

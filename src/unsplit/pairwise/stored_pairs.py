@@ -242,13 +242,6 @@ class PairMatrix:
         found = self.of(i.ravel(), j.ravel()).reshape(i.shape)
         return np.where(i == j, self.diagonal, found)[()]
 
-    def map(self, function: Callable[[Matrix], Matrix]) -> "PairMatrix":
-        """The same function of all values."""
-        diagonal = float(function(np.array(self.diagonal)))
-        mapped = PairMatrix(self.pairs, lambda i, j: function(self.of(i, j)), diagonal)
-        mapped.values = function(self.values)
-        return mapped
-
     def toarray(self) -> Matrix:
         """The whole matrix, if it is not too large."""
         k = len(self)

@@ -249,12 +249,13 @@ class Training:
             # Fitted once, and not by weights that a checkpoint could keep.
             config, checkpoint = replace(config, epochs=1), None
         self.reporter, self.checkpoint, self.draw = reporter or Reporter(), checkpoint, draw
-        self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
+        self.networks, self.rows, self.clusters, self.folds = networks, rows, clusters, folds
+        self.config, self.rng = config, rng
         state = None if checkpoint is None else checkpoint.load()
         stack = config.batch_folds
         if state is not None:  # networks that were trained one by one go on so
             stack = len(state["groups"]) < len(networks)
-        self.groups = _groups(networks, folds, rows, config, stack)
+        self.groups = self._grouped(stack)
         self.stopping = Stopping(len(folds), config.patience, judge_of(folds))
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
@@ -263,6 +264,22 @@ class Training:
         if checkpoint is not None and state is not None:
             with checkpoint.refusing():
                 self.load(state)
+
+    def _grouped(self, stack: bool | None) -> list[Group]:
+        """Put all folds into one stacked group, or each into its own group."""
+        networks, folds, config = self.networks, self.folds, self.config
+        classifiers = [network for network in networks if isinstance(network, ClassifierNetwork)]
+        if classifiers:
+            return [Fitting([c], [fold]) for c, fold in zip(classifiers, folds, strict=True)]
+        n_clusters = networks[0].head.n_clusters
+        decay = used_decay(config.weight_decay, n_clusters, config.batch_size)
+        rates = config.learning_rate, decay, config.averaging
+        one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
+        if current().size > 1:
+            return [Sharded(*one, current(), *rates) for one in one_by_one]
+        if can_be_stacked(networks, self.rows) if stack is None else stack:
+            return [Group(networks, folds, *rates)]
+        return [Group(*one, *rates) for one in one_by_one]
 
     @property
     def finished(self) -> bool:
@@ -382,28 +399,6 @@ def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
     filled = np.where(known, values, 0.0)
     n_others = known.sum() - known
     return np.where(n_others > 0, (filled.sum() - filled) / np.maximum(n_others, 1), np.nan)
-
-
-def _groups(
-    networks: Sequence[Network],
-    folds: Sequence[Fold],
-    rows: Rows,
-    config: TrainConfig,
-    stack: bool | None,
-) -> list[Group]:
-    """Put all folds into one stacked group, or each into its own group."""
-    classifiers = [network for network in networks if isinstance(network, ClassifierNetwork)]
-    if classifiers:
-        return [Fitting([c], [fold]) for c, fold in zip(classifiers, folds, strict=True)]
-    n_clusters = networks[0].head.n_clusters
-    decay = used_decay(config.weight_decay, n_clusters, config.batch_size)
-    rates = config.learning_rate, decay, config.averaging
-    one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
-    if current().size > 1:
-        return [Sharded(*one, current(), *rates) for one in one_by_one]
-    if can_be_stacked(networks, rows) if stack is None else stack:
-        return [Group(networks, folds, *rates)]
-    return [Group(*one, *rates) for one in one_by_one]
 
 
 # Weight decay where there are as many clusters as observations in a batch, at most, and the least
