@@ -135,3 +135,15 @@ def test_overcluster_speaks_json():
         "n_noise": 133,
         "sizes": {"0": 9, "1": 9, "2": 9},
     }
+
+
+def test_overcluster_needs_no_method_and_takes_short_options():
+    succeeds(unsplit("overcluster", "data.csv", "--drop", "cluster", "-o", "c.csv", "--seed", 0))
+    given = ("--method", "k-means", "--out", "d.csv", "--seed", 0)
+    succeeds(unsplit("overcluster", "data.csv", "--drop", "cluster", *given))
+    assert Path("c.csv").read_bytes() == Path("d.csv").read_bytes()
+    by_size = ("--drop", "cluster", "--n-clusters", 3, "--size", 5, "-o", "e.csv", "--json")
+    told = json.loads(succeeds(unsplit("overcluster", "data.csv", *by_size)))
+    assert told["settings"]["method"] == "greedy"
+    succeeds(unsplit("merge", "data.csv", "-l", "cluster", "-o", "out", *QUICK))
+    assert read_json("out/result.json")["labels"] == "cluster"

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,28 @@ def test_the_citation_is_of_this_version_and_names_the_paper():
         "Granitzer",
     ]
     assert paper["title"] in " ".join((ROOT / "README.md").read_text("utf-8").split())
+
+
+def test_pinned_versions_suit_each_other():
+    """What pip can install together, on every supported version of Python."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    pinned = {canonicalize_name(p.name): str(p.specifier).removeprefix("==") for p in pins}
+    n_compared = 0
+    for name, version in pinned.items():
+        try:
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        if found.version.partition("+")[0] != version:
+            continue
+        for text in found.requires or ():
+            needed = Requirement(text)
+            for python in ("3.11", "3.12", "3.13"):
+                here = {"extra": "", "python_version": python, "python_full_version": f"{python}.0"}
+                if needed.marker and not needed.marker.evaluate(here):
+                    continue
+                other = pinned.get(canonicalize_name(needed.name))
+                assert other is None or needed.specifier.contains(other, prereleases=True), text
+                n_compared += other is not None
+    assert n_compared > 200

@@ -19,6 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
+from unsplit.data.readers.tables import require_module
 from unsplit.data.rows.base import is_mapped, plain_array
 from unsplit.data.rows.kinds import (
     VectorRows,
@@ -449,6 +450,57 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """
         return self.predict_proba(X)
 
+    def describe(self, X: Any) -> Any:
+        """Describe the merged clusters by columns of a table: quantiles, or shares of categories.
+
+        Parameters
+        ----------
+        X : pandas.DataFrame or array-like of shape (n, d)
+            One row for each observation of ``fit``, in the same order; columns may be others than
+            those that were compared.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each merged cluster.  Columns are pairs of a feature and a statistic: the
+            quartiles of numbers and dates, and of other columns the share of each of the ten most
+            frequent values.  Missing values do not count; noise is in no cluster.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels)
+        >>> table = pd.DataFrame({"depth": X[:, 0], "donor": ["a"] * 50 + ["b"] * 250})
+        >>> found = merger.describe(table).round(1)
+        >>> found.loc[1, "depth"].to_dict(), found.loc[1, "donor"].to_dict()
+        ({'25%': 8.2, '50%': 8.9, '75%': 9.8}, {'b': 1.0, 'a': 0.0})
+        """
+        check_is_fitted(self)
+        pd = require_module("pandas", "describe", "tables")
+        try:
+            frame = pd.DataFrame(X)
+        except (TypeError, ValueError):  # nothing that is a table
+            frame = pd.DataFrame()
+        if len(frame) != len(self.labels_):
+            raise InputError(
+                f"X must have one row for each of the {len(self.labels_)} observations of fit, got "
+                f"{len(frame)}; pass the same rows in the same order."
+            )
+        inside = self.labels_ >= 0
+        frame, clusters = frame[inside], self.labels_[inside]
+        parts = {}
+        for name, column in frame.items():
+            if column.dtype.kind in "fiumM":
+                parts[name] = column.groupby(clusters).quantile([0.25, 0.5, 0.75]).unstack()
+                parts[name].columns = ["25%", "50%", "75%"]
+            else:
+                shares = pd.crosstab(clusters, column.to_numpy(), normalize="index")
+                parts[name] = shares.reindex(columns=column.value_counts().index[:10])
+        found = pd.concat(parts, axis=1, names=["feature", "statistic"])
+        return found.rename_axis("cluster")
+
     @property
     def _n_features_out(self) -> int:
         """Number of columns of :meth:`transform`, for scikit-learn."""
@@ -513,7 +565,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 reset=reset,
                 ensure_min_samples=2 if reset else 1,
             )
-            return numeric_matrix(values) if values.dtype == object else values
+            is_number = values.dtype.kind in "fiub"
+            return values if is_number else numeric_matrix(X if hasattr(X, "columns") else values)
         except InputError:
             raise
         except (TypeError, ValueError, OverflowError) as error:  # scikit-learn's

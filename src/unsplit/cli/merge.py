@@ -153,7 +153,7 @@ def merge(
 ) -> None:
     """Merge the clusters of DATA that belong together.
 
-    DATA is a table with one row per observation (.csv, .tsv, .parquet, .arrow,
+    DATA is a table with one row per observation (.csv, .tsv, .xlsx, .parquet, .arrow,
     .feather, .npy, .npz, also SciPy sparse), cells (.h5ad, where --labels is a column of obs), a
     folder of images, sounds, meshes or point clouds with one subfolder per cluster, or .tar files
     of images as WebDataset writes them. In a table every column of numbers is a feature, except
@@ -215,7 +215,7 @@ def merge_into(
     """
     folder, read = at.folder, at.read
     clusters = encode_labels(np.asarray(read.labels), len(read.row_ids)).clusters
-    xy = None if picture is None else checked_picture(read_file(picture).X, len(clusters))
+    xy = None if picture is None else _picture(picture, read)
     settings = merger.get_params(deep=False)
     with warnings.catch_warnings():
         # Whoever read the columns has warned of them by name.
@@ -239,6 +239,12 @@ def merge_into(
                 page_of = outputs.with_genes(page_of, run.data)
             outputs.write_page(folder, page_of, read, merger, info | at.console.described())
     return info
+
+
+def _picture(path: str, read: Observations) -> Any:
+    """The coordinates of the observations that are left."""
+    kept = np.ones(len(read.row_ids), bool) if read.kept is None else read.kept
+    return checked_picture(read_file(path).X, len(kept))[kept]
 
 
 # --- distances ------------------------------------------------------------------------------------

@@ -175,7 +175,9 @@ def described_columns(read: Observations) -> dict[str, Any]:
     """The columns of a table that were used as features, and those left out."""
     if read.feature_names is None:
         return {}
-    return {"id": read.id_name, "features": read.feature_names, "left_out": list(read.left_out)}
+    used = {"id": read.id_name, "features": read.feature_names, "left_out": list(read.left_out)}
+    n_dropped = 0 if read.kept is None else int((~read.kept).sum())
+    return used | ({"n_rows_left_out": n_dropped} if n_dropped else {})
 
 
 def described_tree(tree: MergeTree) -> dict[str, Any]:
@@ -275,9 +277,10 @@ def write_merge(
     """Write all files of a merge except those of cells, the page and result.json."""
     tree, distances = merger.tree_, merger.pairwise_
     assert read.labels is not None
-    columns = {"id": read.row_ids, "old": as_named(read.labels), "new": merger.labels_}
+    columns = {"old": as_named(read.labels), "new": merger.labels_}
     refined = refined_labels_of(merger)
-    write_csv(folder / "labels.csv", columns | ({} if refined is None else {"refined": refined}))
+    columns |= {} if refined is None else {"refined": refined}
+    write_csv(folder / "labels.csv", read.of_all_rows(columns))
     write_csv(folder / "merges.csv", tree.table())
     write_csv(folder / "review.csv", tree.review_table())
     distances.save(folder / DISTANCES, scores="scores" in extra)

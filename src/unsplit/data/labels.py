@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.errors import InputError
+from unsplit.errors import InputError, shown
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,11 @@ def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
     >>> label_array(np.ma.masked_array([3, 4, 5], mask=[False, True, False]))
     array([3, None, 5], dtype=object)
     """
+    if isinstance(labels, str):
+        raise InputError(
+            f"{name} must be one label per observation, got the text {shown(labels)}; pass the "
+            f"column itself, such as df[{shown(labels)}], and leave it out of X."
+        )
     if hasattr(labels, "requires_grad"):  # a torch tensor, without needing torch
         labels = cast(Any, labels).detach()
     if isinstance(labels, np.ma.MaskedArray) and np.ma.getmaskarray(labels).any():

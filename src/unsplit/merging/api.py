@@ -252,7 +252,8 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
     if not is_square or (matrix < 0).any() or not np.allclose(matrix, matrix.T):
         raise InputError(
             "distances must be a square matrix for at least two clusters, symmetric and not "
-            f"negative, got one of shape {matrix.shape}; pass all pairs, not a condensed vector."
+            f"negative, got one of shape {matrix.shape}; pass all pairs, not a condensed vector, "
+            "or merge observations with unsplit.ClusterMerger().fit(X, initial_labels=labels)."
         )
     return (matrix + matrix.T) / 2
 

@@ -140,8 +140,8 @@ def report(
     row_ids : array-like of shape (n,), optional
         Names of the observations, for the table of labels.
     feature_names : sequence of d str, optional
-        Names of the features.  If all end in a row and a column, such as "pixel_0_7", they are
-        drawn as images.
+        Names of the features, by default those of a data frame.  If all end in a row and a column,
+        such as "pixel_0_7", they are drawn as images.
     picture : array-like of shape (n, 2), optional
         Where to draw each observation, for example ``adata.obsm["X_umap"]``; otherwise t-SNE or
         PCA place them.
@@ -169,6 +169,8 @@ def report(
         )
     kept = Kept()
     if X is not None and clusters is not None:
+        if feature_names is None and hasattr(X, "columns"):
+            feature_names = [str(name) for name in X.columns]
         source = Source(X, clusters, tree.n_initial, feature_names, picture)
         kept = collect(source, _estimate(distances))
     elif feature_names is not None or picture is not None:
@@ -197,6 +199,7 @@ def _clusters(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
     return np.asarray(unmerged.labels(labels))
 
 
+@np.errstate(all="ignore")
 def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     """Make the page of a tree, which is folded to ``most_leaves`` leaves if it is larger."""
     tree, kept = content.tree, content.kept

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from unsplit._typing import Index
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
-from unsplit.errors import InputError, option
+from unsplit.errors import InputError, numeric_array, option
 from unsplit.pairwise.result import PairwiseTVD
 
 Floats = NDArray[np.float64]
@@ -133,6 +133,7 @@ class Kept(SimpleNamespace):
         return cls(**load_checked(path, FORMAT, _kept_arrays(n_clusters), advice=advice)[0])
 
 
+@np.errstate(all="ignore")
 def collect(source: Source, distances: PairwiseTVD | None = None) -> Kept:
     """Collect what a page shows of the observations.
 
@@ -346,8 +347,8 @@ def exemplar_rows(features: Floats, clusters: Index, per_cluster: int) -> Index:
 
 def checked_picture(picture: Any, n: int) -> Floats:
     """A picture of n observations that the user made, for example by UMAP."""
-    xy = np.asarray(picture, np.float64)
-    if xy.shape != (n, 2) or not np.isfinite(xy).all():
+    xy = numeric_array(option("picture"), picture, 2)
+    if xy.shape != (n, 2):
         raise InputError(
             f"{option('picture')} must have two finite coordinates for each of the {n} "
             f"observations, got shape {xy.shape}; pass an array of shape ({n}, 2)."

@@ -430,8 +430,7 @@ def border(
     for side in (left, right):
         index = spread(np.flatnonzero(np.isin(scores.clusters, side)), MOST_AT_BORDER)
         z = scores.composed(index, (left, right), distances.sizes).astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            difference = z[:, 0] - z[:, 1]
+        difference = z[:, 0] - z[:, 1]
         found.append(difference[np.isfinite(difference)])
     if not all(map(len, found)):
         return None

@@ -229,7 +229,9 @@ def require_numbers(values: Any, name: str = "X") -> None:
         )
 
 
-def refuse_gaps_in_columns(X: NDArray[Any], names: Sequence[Any], what: str) -> None:
+def refuse_gaps_in_columns(
+    X: NDArray[Any], names: Sequence[Any], what: str, advice: str = ""
+) -> None:
     """Raise an error that names the columns with missing or infinite values, and how many."""
     n_gaps = (~np.isfinite(X)).sum(axis=0)
     columns = np.flatnonzero(n_gaps)
@@ -239,7 +241,7 @@ def refuse_gaps_in_columns(X: NDArray[Any], names: Sequence[Any], what: str) -> 
     more = f" and more in {len(columns) - 5:,} other columns" if len(columns) > 5 else ""
     raise InputError(
         f"{what} has missing or infinite values ({', '.join(named)}{more}); "
-        "remove those rows or fill in the values first."
+        f"remove those rows or fill in the values first{advice}."
     )
 
 

@@ -122,14 +122,15 @@ class Checkpoint:
                 f"{self.path} cannot be seen by all processes; choose a folder that all share."
             )
         content, arrays = load_arrays(self.path, FORMAT, self.advice)
-        found = content["identity"]
+        with self.refusing():
+            found, state = dict(content["identity"]), _unpacked(content["training"], arrays)
         differ = [name for name in self.identity if found.get(name) != self.identity[name]]
         if differ:
             raise InputError(
                 f"{self.path} belongs to a run with different {' and '.join(differ)}; repeat that "
                 f"run to continue it, or {self.advice}."
             )
-        return _unpacked(content["training"], arrays)
+        return state
 
     @contextmanager
     def refusing(self) -> Iterator[None]:

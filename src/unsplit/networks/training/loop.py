@@ -253,8 +253,9 @@ class Training:
         self.config, self.rng = config, rng
         state = None if checkpoint is None else checkpoint.load()
         stack = config.batch_folds
-        if state is not None:  # networks that were trained one by one go on so
-            stack = len(state["groups"]) < len(networks)
+        if checkpoint is not None and state is not None:
+            with checkpoint.refusing():  # networks that were trained one by one go on so
+                stack = len(state["groups"]) < len(networks)
         self.groups = self._grouped(stack)
         self.stopping = Stopping(len(folds), config.patience, judge_of(folds))
         self.records: list[EpochRecord] = []
