@@ -667,7 +667,7 @@ class Auto:
 
 
 @dataclass(frozen=True)
-class WithinBatches:
+class WithinBatches(UsersRule):
     """Apply a rule to pairs that can be compared, and keep all other pairs apart.
 
     Clusters without a common batch cannot be compared until one of them is merged with a cluster
@@ -675,24 +675,18 @@ class WithinBatches:
     with another one.
     """
 
-    rule: Rule
     otherwise: str = NO_SHARED_BATCH  # why a pair cannot be compared
-
-    @property
-    def reach(self) -> int | None:
-        """The same as for the rule itself."""
-        return self.rule.reach
 
     @property
     def ending(self) -> Ending:
         """Why merging ended."""
-        return self.rule.ending._replace(batches=self.otherwise == NO_SHARED_BATCH)
+        return super().ending._replace(batches=self.otherwise == NO_SHARED_BATCH)
 
     def judge(self, pair: Pair) -> Decision:
         """Ask the rule if the two clusters can be compared."""
         if pair.contrast is not None and not pair.contrast.comparable:
             return Decision(False, Reason(self.otherwise), objection=math.inf)
-        return self.rule.judge(pair)
+        return super().judge(pair)
 
 
 # --- verdicts -------------------------------------------------------------------------------------
