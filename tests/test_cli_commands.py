@@ -55,7 +55,7 @@ def test_distances_are_those_of_the_library():
         f"{first.cluster_a}", "and", f"{first.cluster_b}", f"{first.tvd:.3f}",
         f"{first.low:.3f}", "to", f"{first.high:.3f}", f"{first.p_adjusted:.2g}",
     ]  # fmt: skip
-    assert lines[-1] == "Files in out/: distances.npz, pairs.csv, distances.json, manifest.json"
+    assert lines[-1] == "Files in out/: pairs.csv, distances.npz, distances.json, manifest.json."
     json_only = unsplit("distances", *where, "--json")
     assert succeeds(json_only) == Path("out/distances.json").read_text(encoding="utf-8")
 

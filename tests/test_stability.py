@@ -171,7 +171,7 @@ def test_tables_and_words_have_it(touching):
 
 def test_summary_and_page_say_how_many_clusters_are_left(touching):
     sentence = "20 re-merges of resampled data leave 1 to 2 clusters."
-    assert sentence in summary.of_merge(touching, n_noise=0)
+    assert f"  {sentence}" in summary.of_merge(touching, n_noise=0)
     assert sentence in answer(touching, 0, None)["sentences"]
     assert touching.cut(n_clusters=3).how_stable == sentence
 
@@ -180,7 +180,7 @@ def test_everything_says_if_the_data_hardly_look_like_separated_groups(touching,
     known = touching.how_separated
     assert known.startswith("The data hardly look like separated groups: the evidence is unclear")
     assert "for 1 of 1 pairs of clusters that were kept apart. If you know" in known
-    assert known in summary.of_merge(touching, n_noise=0)
+    assert f"  {known}" in summary.of_merge(touching, n_noise=0)
     assert known in answer(touching, 0, None)["sentences"]
     assert described_tree(touching)["how_separated"] == known
     assert known in repr(touching)

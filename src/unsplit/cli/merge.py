@@ -28,7 +28,6 @@ from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import write_tvd
-from unsplit.report.api import PAGE
 from unsplit.report.collect import Source, checked_picture
 from unsplit.selection import select, usual_candidates, without_repeated_warnings
 
@@ -175,13 +174,11 @@ def merge(
         merger = ClusterMerger(**when, constraints=known, metric=metric, **at.network)
         merger.set_params(random_state=at.seed, progress=at.console, checkpoint=at.kept)
         info = merge_into(at, run, merger, extra, picture)
-        lines = [] if at.read.representation is None else [summary.of_cells(at.read)]
-        lines += summary.of_merge(
-            merger.tree_, merger.pairwise_.n_noise, requested=isinstance(when["n_clusters"], int)
-        )
-        lines += ["", *summary.of_review(merger.tree_), *summary.of_sample(merger.neighbours_)]
-        lines += summary.of_features(at.read)
-        return info, lines + (["", f"Open {Path(run.out, PAGE)} in a browser."] if report else [])
+        requested = isinstance(when["n_clusters"], int)
+        lines = summary.of_merge(merger.tree_, merger.pairwise_.n_noise, requested)
+        used = [*summary.of_sample(merger.neighbours_), *summary.of_features(at.read)]
+        used += [] if at.read.representation is None else [summary.of_cells(at.read)]
+        return info, lines + (["", *used] if used else [])
 
     train(
         run,

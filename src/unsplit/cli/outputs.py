@@ -4,6 +4,9 @@ import json
 import os
 import platform
 import shlex
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -59,6 +62,8 @@ WRITTEN = frozenset(
 PICTURES = ("X_umap", "X_tsne")
 # The key that is added to cells, and the old clusters, if they are from another file.
 KEY, INITIAL = "unsplit", "unsplit_initial"
+# What people open first, and how many files the last line names.
+READ_FIRST, N_NAMED = ("labels.csv", "review.csv", "pairs.csv", PAGE), 4
 # The answers that the page exports.
 ANSWERS = "unsplit-review.json"
 # Parameters of a merge that say nothing about its result.
@@ -265,10 +270,25 @@ def print_result(path: Path, lines: list[str], console: Console) -> None:
     text = path.read_text(encoding="utf-8")
     console.event("result", file=str(path))
     if console.as_json:
-        click.echo(text, nl=False)
-    else:
-        files = ", ".join(json.loads(text)["files"])
-        click.echo("\n".join([*lines, "", f"Files in {path.parent}/: {files}"]))
+        return click.echo(text, nl=False)
+    files = json.loads(text)["files"]
+    if PAGE in files:
+        lines = [*lines, "", f"Open {path.parent / PAGE} in a browser."]
+    first = sorted(files, key=lambda name: name not in READ_FIRST)[:N_NAMED]
+    more = f" and {len(files) - N_NAMED} more" if len(files) > N_NAMED else ""
+    lines = [*lines, "", f"Files in {path.parent}/: {', '.join(first)}{more}."]
+    if sys.stdout.isatty():
+        lines = [click.style(_folded(lines[0]), bold=True), *map(_folded, lines[1:])]
+    return click.echo("\n".join(lines))
+
+
+def _folded(line: str) -> str:
+    """Break a long line between words, not inside one, and go on where it begins."""
+    begin = " " * (len(line) - len(line.lstrip()))
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        line, width, subsequent_indent=begin, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def write_merge(

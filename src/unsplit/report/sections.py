@@ -26,10 +26,9 @@ RANKED_BY = {name: one.caption for name, one in DIVERGENCES.items()} | {
 }
 # Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
 CUT_OUT_OF_FEATURES = (
-    "The clusters seem to be cut out of the same features, as k-means and Leiden do; then every "
-    "pair differs by construction.",
-    "The nearest neighbours of the observations therefore decided which clusters belong together; "
-    "if the labels come from elsewhere, pass --labels-from elsewhere, and tests decide.",
+    "The clusters seem to be cut out of the features, as by k-means or Leiden; then every pair "
+    "differs, so neighbours decided. If the labels come from elsewhere, pass --labels-from "
+    "elsewhere."
 )
 
 # Pairs that can be reviewed on one page, the most urgent ones.
@@ -164,8 +163,8 @@ def rounded(value: float) -> float | None:
 def why_stopped(tree: MergeTree) -> str:
     """By which rule merging stopped, and what ranked the pairs."""
     ranked_by = f"Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
-    more = CUT_OUT_OF_FEATURES if tree.strategy == "neighbours" else (ranked_by,)
-    return " ".join([f"Merging stopped because {tree.stopped}.", *more])
+    more = CUT_OUT_OF_FEATURES if tree.strategy == "neighbours" else ranked_by
+    return f"Merging stopped because {tree.stopped}. {more}"
 
 
 def how_sure(rows: list[Row]) -> str:

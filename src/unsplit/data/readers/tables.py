@@ -160,12 +160,7 @@ def _read_decimal_commas(frame: Any, features: list[str]) -> None:
 def _sheet(path: Path) -> bytes:
     """The first sheet of a spreadsheet as a .csv file."""
     pd = import_module("pandas")
-    try:
-        import_module("openpyxl")
-    except ImportError:
-        raise ImportError(
-            f"reading {path} needs openpyxl: pip install openpyxl, or save the table as .csv."
-        ) from None
+    require_module("openpyxl", "reading .xlsx files", "tables")
     with zipfile.ZipFile(path) as archive:
         require_room(path, 20 * sum(part.file_size for part in archive.infolist()))
     cells = pd.read_excel(path, header=None, dtype=str, keep_default_na=False, engine="openpyxl")
