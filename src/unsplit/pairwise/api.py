@@ -88,7 +88,6 @@ log = logging.getLogger("unsplit")
 
 Progress = Callable[[EpochRecord], None] | Reporter
 
-FORMS = ("auto", "dense", "sparse")
 # Up to this many clusters all pairs are kept if they fit into memory, beyond it only those that are
 # ever confused.
 MANY_CLUSTERS = 10_000
@@ -225,7 +224,7 @@ class Settings:
     form: str = "auto"
 
     def __post_init__(self) -> None:
-        check_choice("form", self.form, FORMS)
+        check_choice("form", self.form, ("auto", "dense", "sparse"))
         automatic = isinstance(self.cv, str) and self.cv == "auto"
         if not (automatic or is_share(self.cv) or (is_whole(self.cv) and int(self.cv) >= 2)):
             raise InputError(

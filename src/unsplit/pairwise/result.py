@@ -490,7 +490,13 @@ class PairwiseTVD:
         (True, 2)
         """
         check_flag("scores", scores)
-        write_estimate(path, self, scores)
+        content = _content(self)
+        if scores:
+            parts = {name: getattr(self.scores, name) for name in _SCORES}
+            parts = {name: array for name, array in parts.items() if array is not None}
+            of = {"distances": checksum({}, content)}  # which these scores belong to
+            save_arrays(scores_path(path), SCORES_FORMAT, {}, parts | of)
+        save_arrays(path, SPARSE_FORMAT if self.is_sparse else FORMAT, {}, content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
@@ -670,17 +676,6 @@ def scores_path(path: str | os.PathLike[str]) -> Path:
     'distances.scores.npz'
     """
     return Path(path).with_suffix(f".scores{Path(path).suffix}")
-
-
-def write_estimate(path: str | os.PathLike[str], result: PairwiseTVD, with_scores: bool) -> None:
-    """Write a PairwiseTVD and, on demand, its scores, which name the distances they belong to."""
-    content = _content(result)
-    if with_scores:
-        parts = {name: getattr(result.scores, name) for name in _SCORES}
-        parts = {name: array for name, array in parts.items() if array is not None}
-        of = {"distances": checksum({}, content)}
-        save_arrays(scores_path(path), SCORES_FORMAT, {}, parts | of)
-    save_arrays(path, SPARSE_FORMAT if result.is_sparse else FORMAT, {}, content)
 
 
 def _content(result: PairwiseTVD) -> dict[str, Any]:
