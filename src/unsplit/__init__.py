@@ -52,7 +52,7 @@ _DEFINED_IN = {
     "refine": "unsplit.merging.neighbours.refine",
     "select": "unsplit.selection",
 }
-__all__ = list(_DEFINED_IN)
+__all__ = sorted(_DEFINED_IN)
 
 
 def __getattr__(name: str) -> object:
