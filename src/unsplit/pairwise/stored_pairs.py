@@ -411,10 +411,9 @@ def count_confusions(scores: HeldoutScores, ranks: Ranks = ALONE) -> tuple[spars
         found, too_many = _of_stratum(stratum)
         misses = misses + found
         capped += too_many
-    if ranks.size > 1:
-        first, *others = ranks.gathered(misses)
-        misses = sum(others, start=first)
-        capped = ranks.sum(torch.from_numpy(capped)).numpy()
+    first, *others = ranks.gathered(misses)
+    misses = sum(others, start=first)
+    capped = ranks.sum(torch.from_numpy(capped)).numpy()
     misses.sort_indices()
     return misses, capped
 
