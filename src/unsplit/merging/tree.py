@@ -14,12 +14,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from unsplit._typing import Cluster, ClusterId, Index, Node
+from unsplit.data.array_files import ContentCheck, load_arrays, save_arrays
 from unsplit.data.labels import encode_labels, like, merged_names
 from unsplit.data.saving import data_frame
 from unsplit.errors import InputError, is_number, is_whole, option, shown
 from unsplit.merging import decision, limits
 from unsplit.merging.decision import BEYOND, CANNOT_LINK, Ending, Merge, Stability
-from unsplit.merging.saved_merges import Answer, read_tree, write_tree
+from unsplit.merging.saved_merges import FORMAT, Answer, content_of_tree, fields_of_tree
 
 
 def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[Cluster]]:
@@ -657,7 +658,7 @@ class MergeTree:
         >>> unsplit.MergeTree.load(path).groups
         array([0, 0, 1])
         """
-        write_tree(path, self)
+        save_arrays(path, FORMAT, {}, content_of_tree(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
@@ -681,7 +682,8 @@ class MergeTree:
         >>> unsplit.MergeTree.load(path).n_clusters
         2
         """
-        return cls(**read_tree(path))
+        meta, arrays = load_arrays(path, FORMAT)
+        return cls(**fields_of_tree(meta | arrays, ContentCheck(path, FORMAT)))
 
     def report(
         self,
