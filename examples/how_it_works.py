@@ -39,7 +39,8 @@ def bare(ax: Any, title: str) -> None:
 def decides() -> Figure:
     """The two questions, each with a pair that is merged and one that is kept apart."""
     figure = Figure(figsize=(11, 2.8), layout="constrained")
-    told, connected = figure.subfigures(1, 2, wspace=0.06)
+    halves: Any = figure.subfigures(1, 2, wspace=0.06)
+    told, connected = halves
     told.suptitle("Split at random: can a network tell them apart?", weight="bold", color=INK)
     connected.suptitle("Cut along a border: are they connected?", weight="bold", color=INK)
     verdicts = "merge", "keep apart"
@@ -53,7 +54,7 @@ def decides() -> Figure:
 
 def told_apart(ax: Any, distance: float) -> unsplit.PairwiseTVD:
     """Draw two clusters whose means are this far apart, and compare them."""
-    X, labels = unsplit.datasets.gaussians([[0, 0], [distance, 0]], 400, random_state=1)
+    X, labels = unsplit.datasets.gaussians([[0.0, 0.0], [distance, 0.0]], 400, random_state=1)
     ax.scatter(*X.T, s=7, alpha=0.7, linewidths=0, color=np.take([LEFT, RIGHT], labels))
     return unsplit.pairwise_tvd(X, labels, random_state=0)
 

@@ -37,6 +37,14 @@ def test_every_dependency_is_pinned_within_its_range():
     assert len(wanted) > 30
 
 
+def test_the_documentation_installs_extras_that_exist():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = [re.findall(r"unsplit\[([\w,]+)\]", page.read_text("utf-8")) for page in pages]
+    extras = {extra for page in named for text in page for extra in text.split(",")}
+    assert "tables" in extras
+    assert extras <= set(PROJECT["project"]["optional-dependencies"])
+
+
 def test_users_get_an_anndata_that_can_write_the_strings_of_their_pandas():
     cells = PROJECT["project"]["optional-dependencies"]["cells"]
     (anndata,) = (r for r in map(Requirement, cells) if r.name == "anndata")

@@ -35,8 +35,8 @@ def overview(scores: Sequence[Score], mode: str, *, brief: bool = False) -> str:
     """
     changed = changed_settings(scores)
     pairs = {name: found for name, found in with_ours(scores, mode).items() if name not in changed}
-    halves = HALVES if len({s.half for s in scores}) == len(HALVES) else ()
-    halves = halves and ((HELD_BACK,) if brief else halves)
+    both = len({s.half for s in scores}) == len(HALVES)
+    halves = [half for half in HALVES if both and (half == HELD_BACK or not brief)]
     rows = [
         (name, len(found), *_aris(found, halves), *(() if brief else _costs(found)))
         for name, found in sorted(pairs.items(), key=lambda item: -difference(item[1]))
