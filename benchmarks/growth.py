@@ -85,11 +85,11 @@ def training_step(k: int, batch: int, device: torch.device, recorded: bool = Tru
     with private_randomness(0):
         network = build_network(rows, fold, recipe, k, "softmax")
     decay = used_decay(config.weight_decay, k, batch)
-    group = Group([network], [fold], config.learning_rate, decay)
+    group = Group([network], [fold], config.learning_rate, decay, config.averaging)
     group.recordable &= recorded
     batches = epoch_minibatches([everything], clusters, batch, np.random.default_rng(0))[:1]
     own = torch.from_numpy(clusters).to(device)
-    return lambda: group.run(batches, rows, own, config.averaging)
+    return lambda: group.run(batches, rows, own)
 
 
 def counting(k: int, n: int, device: torch.device) -> Work:

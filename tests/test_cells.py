@@ -11,6 +11,7 @@ from scipy.cluster.hierarchy import is_valid_linkage
 import unsplit
 from tests.cell_cases import LABELS, QUICK, X, small
 from unsplit.data.cells import Groups, groups_in, matrix_of
+from unsplit.data.labels import merged_names
 from unsplit.errors import InputError
 
 matplotlib.use("Agg")
@@ -425,12 +426,9 @@ def test_one_group_has_no_dendrogram_and_removes_that_of_an_earlier_merge():
 
 
 def test_names_of_many_members_are_short_and_names_that_clash_differ():
-    from unsplit.anndata import _merged_names
-
     names = ["a", "b", "c", "d", "e", "a + b"]
-    members = [np.array([0, 1]), np.array([2, 3, 4]), np.array([5])]
-    assert _merged_names(names, members) == ["a + b", "c + d + e", "a + b'"]
-    assert _merged_names(names, [np.arange(5)]) == ["a + b + c + 2 more"]
+    assert merged_names(names, np.array([0, 0, 1, 1, 1, 2])) == ["a + b", "c + d + e", "a + b'"]
+    assert merged_names(names[:5], np.zeros(5, int)) == ["a + b + c + 2 more"]
 
 
 def test_a_merge_can_be_merged_again(merged):

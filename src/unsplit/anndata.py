@@ -5,7 +5,7 @@
 >>> sc.pl.umap(adata, color=["leiden", "unsplit"])  # doctest: +SKIP
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import dendrogram
 from scipy.sparse import csr_array
-from sklearn.metrics.cluster import contingency_matrix
 
 from unsplit._typing import Index
 from unsplit.data.array_files import ContentCheck
@@ -23,9 +22,9 @@ from unsplit.data.cells import (
     groups_in,
     in_memory,
     matrix_of,
-    natural,
     require_key,
 )
+from unsplit.data.labels import all_different, merged_names, named_after_origin
 from unsplit.errors import InputError, check_whole
 from unsplit.estimator import ClusterMerger, refined_labels_of
 from unsplit.merging.saved_merges import FORMAT as TREE_FORMAT
@@ -34,8 +33,6 @@ from unsplit.merging.tree import APART, MergeTree, members_of_nodes
 
 __all__ = ["markers", "merge", "tree"]
 
-# A merged group is called after its members; of more than four, only three are named.
-MOST_NAMED = 4
 
 # Clusters in a dendrogram; nobody can read more, and SciPy's function calls itself for each branch.
 MOST_DRAWN = 500
@@ -334,14 +331,11 @@ def annotations(
     order = np.array([place[name] for name in groups.names])
     new = pd.factorize(tree.groups[order])[0]
     members = [np.flatnonzero(new == g) for g in range(new.max() + 1)]
-    names = _merged_names(groups.names, members)
+    names = merged_names(groups.names, new)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(order))
     codes = np.where(groups.codes < 0, -1, new[groups.codes])
     merged = [names[g] for g in new]
     review = tree.review_table()
-    name_of = dict(zip(tree.groups[order].tolist(), merged, strict=True))
-    for side in ("new_left", "new_right"):  # not the tree's numbers, which are nowhere else
-        review[side] = [name_of[number] for number in review[side]]
     entry: dict[str, Any] = {
         "params": _plain_params(params),
         "n_clusters": len(names),
@@ -361,9 +355,9 @@ def annotations(
         found[f"{key_added}_colors"] = np.array(colours, object)
     obs = {key_added: pd.Categorical.from_codes(codes, pd.Index(names, dtype=object))}
     if refined is not None:
-        moved, origins = _named_after_origin(refined, codes)
+        moved, origins = named_after_origin(refined, codes)
         name = f"{key_added}_refined"
-        called = pd.Index(_merged_names(names, [[g] for g in origins]), dtype=object)
+        called = pd.Index(all_different([names[g] for g in origins]), dtype=object)
         obs[name] = pd.Categorical.from_codes(moved, called)
         if colours is not None:
             found[f"{name}_colors"] = np.array([colours[g] for g in origins], object)
@@ -383,37 +377,6 @@ def annotations(
 def _column(adata: Any, name: str) -> Any:
     require_key("column", name, adata.obs.columns, "adata.obs", "columns")
     return adata.obs[name]
-
-
-def _named_after_origin(
-    refined: NDArray[np.int64], codes: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], list[int]]:
-    """Number refined clusters in the order of the merged clusters that they come from.
-
-    A refined cluster comes from the merged cluster of most of its cells.  Returns the new number of
-    every cell's refined cluster, and the merged cluster that each number comes from.
-    """
-    inside = refined >= 0
-    shared = contingency_matrix(refined[inside], codes[inside])
-    origins = np.unique(codes[inside])[shared.argmax(axis=1)]
-    order = np.argsort(origins, kind="stable")
-    moved = np.full(len(refined), -1, np.int64)
-    moved[inside] = np.argsort(order)[np.unique(refined[inside], return_inverse=True)[1]]
-    return moved, origins[order].tolist()
-
-
-def _merged_names(names: Sequence[str], members: Sequence[Iterable[int]]) -> list[str]:
-    """Names of merged clusters after their members in natural order, all different."""
-    found: list[str] = []
-    for group in members:
-        own = sorted((names[i] for i in group), key=natural)
-        if len(own) > MOST_NAMED:
-            own = [*own[: MOST_NAMED - 1], f"{len(own) - MOST_NAMED + 1} more"]
-        name = " + ".join(own)
-        while name in found:  # a cluster may be called "a + b" itself
-            name += "'"
-        found.append(name)
-    return found
 
 
 def _colours(

@@ -254,8 +254,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
         encoded = encode_labels(initial_labels)
-        given = X, encoded, options, settings, rng, kept, batch, groups, features
-        fitted, graph, tree = self._merged(*given)
+        how = options, settings, rng, kept, features
+        fitted, graph, tree = self._merged(X, encoded, *how, batch=batch, groups=groups)
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = fitted.result
         self.tvd_ = self.pairwise_.tvd
@@ -267,7 +267,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.linkage_ = tree.linkage
         self.n_clusters_ = tree.n_clusters
         self.labels_ = tree.labels(self.initial_labels_)
-        self._scorer = fitted.scorer
+        # For new observations; of those it was trained on, one says what they are like.
+        self._fitted = replace(fitted, rows=fitted.rows.first(1))
         self._gaps = options.gaps(tree.strategy)
         # A checkpoint that was made already is removed by whoever made it, once all is written.
         if kept is not self.checkpoint:
@@ -284,9 +285,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         settings: Settings,
         rng: np.random.Generator,
         checkpoint: Checkpoint | None,
-        batch: ArrayLike | None,
-        groups: ArrayLike | None,
         features: Any,
+        **of_rows: ArrayLike | None,
     ) -> tuple[Fitted, NeighbourGraph | None, MergeTree]:
         """Estimate all distances, find neighbours, and merge."""
         # Refuse before any training what cannot be merged.
@@ -296,18 +296,16 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if features is not None:
             features = feature_matrix(features, len(labels.clusters))
         k = len(labels.cluster_ids)
-        if settings.is_sparse(k, batch is not None or groups is not None):
+        if settings.is_sparse(k, any(value is not None for value in of_rows.values())):
             options.check_sparse()
         else:
             check_memory(k, MATRICES_OF_SCORES)
         seed, seed_of_merge = seeds_of(rng)
         with reporting(self.progress) as reporter:
             reporter.on_phase(TRAINING)
-            fitted = fit(
-                X, labels, settings, seed, reporter, batch, checkpoint=checkpoint, groups=groups
-            )
+            fitted = fit(X, labels, settings, seed, reporter, checkpoint=checkpoint, **of_rows)
             reporter.on_phase(NEIGHBOURS)
-            graph = self._neighbours(features, labels, fitted, batch, groups)
+            graph = self._neighbours(features, labels, fitted, of_rows)
             reporter.on_phase(MERGING)
             tree = merge_with(
                 fitted.result,
@@ -320,23 +318,19 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return fitted, graph, tree
 
     def _neighbours(
-        self,
-        features: Any,
-        labels: EncodedLabels,
-        fitted: Fitted,
-        batch: ArrayLike | None,
-        groups: ArrayLike | None,
+        self, features: Any, labels: EncodedLabels, fitted: Fitted, of_rows: dict[str, Any]
     ) -> NeighbourGraph | None:
         """The neighbour graph of the features if there are any, otherwise of the scores."""
         if features is None:
             if not isinstance(fitted.rows, VectorRows):
                 return graph_of_scores(fitted.result, self.n_neighbors)
             features = fitted.rows
+        if fitted.outputs.n_batches == 1:
+            of_rows = of_rows | {"batch": None}
         graph = neighbour_graph(
             features,
             labels,
-            batch=None if fitted.outputs.n_batches == 1 else batch,
-            groups=groups,
+            **of_rows,
             n_neighbors=self.n_neighbors,
             metric=self.metric,
             device=self.device,
@@ -391,8 +385,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         >>> merger.predict([[0, 0], [9, 0]])
         array([0, 1])
         """
-        found: Index = self.predict_proba(X).argmax(axis=1)
-        return found
+        return self.predict_proba(X).argmax(axis=1)
 
     def predict_proba(self, X: Any) -> Matrix:
         """Posterior probabilities of the merged clusters for new observations.
@@ -425,10 +418,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         sizes, groups = self.pairwise_.sizes, self.tree_.groups
-        log_weight = self._scorer.log_posterior(X) + np.log(sizes / sizes.sum())
+        log_weight = self._fitted.log_posterior(X) + np.log(sizes / sizes.sum())
         merged = [logsumexp(log_weight[:, groups == g], axis=1) for g in range(self.n_clusters_)]
-        probability: Matrix = softmax(np.column_stack(merged), axis=1)
-        return probability
+        return softmax(np.column_stack(merged), axis=1)
 
     def transform(self, X: Any) -> Matrix:
         """Turn observations into the probabilities of the merged clusters, for a next step.
@@ -540,8 +532,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         cut = tree.strategy == "neighbours" or looks_like_partition(self.pairwise_)
         by_graph = may_be_cut and cut
         networks = None if self.pairwise_.is_sparse or by_graph else self.pairwise_
-        found: Index = refine(labels, self.neighbours_, gaps=gaps, distances=networks)
-        return found
+        return refine(labels, self.neighbours_, gaps=gaps, distances=networks)
 
     def _options_of(self, kind: Any) -> Any:
         """The parameters that this kind of options has, checked."""

@@ -236,11 +236,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {},
     ),
     "metrics.quality": (metrics.quality, {"distances": D, "majorities": ["a", "a", "b"]}, {}),
-    "metrics.mean_accuracy": (
-        metrics.mean_accuracy,
-        {"balanced_accuracy": D},
-        {"balanced_accuracy": "square"},
-    ),
     "metrics.correct_merges": (
         metrics.correct_merges,
         {"merges": [(0, 1), (3, 2)], "cluster_categories": TABLE},

@@ -23,7 +23,7 @@ from unsplit.anndata import annotations
 from unsplit.cli.console import Console
 from unsplit.cli.options import Input
 from unsplit.data.cells import groups_in
-from unsplit.data.labels import as_named
+from unsplit.data.labels import all_different, as_named, named_after_origin
 from unsplit.data.readers.h5ad import open_cells, write_extended
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
@@ -197,7 +197,7 @@ def described_tree(tree: MergeTree) -> dict[str, Any]:
         "last_merge_tvd": tvd[n_taken - 1] if n_taken else None,
         "first_refused_tvd": tvd[n_taken] if n_taken < len(tvd) else None,
         "n_unclear": sum(row.pair.verdict == UNCLEAR for row in tree.reviewed),
-        "mapping": tree.mapping,
+        "mapping": {name: tree.names[group] for name, group in tree.mapping.items()},
     }
 
 
@@ -297,9 +297,12 @@ def write_merge(
     """Write all files of a merge except those of cells, the page and result.json."""
     tree, distances = merger.tree_, merger.pairwise_
     assert read.labels is not None
-    columns = {"old": as_named(read.labels), "new": merger.labels_}
+    columns = {"old": as_named(read.labels), "new": np.array([*tree.names, "-1"])[merger.labels_]}
     refined = refined_labels_of(merger)
-    columns |= {} if refined is None else {"refined": refined}
+    if refined is not None:
+        moved, origins = named_after_origin(refined, merger.labels_)
+        called = all_different([tree.names[origin] for origin in origins])
+        columns["refined"] = np.array([*called, "-1"])[moved]
     write_csv(folder / "labels.csv", read.of_all_rows(columns))
     write_csv(folder / "merges.csv", tree.table())
     write_csv(folder / "review.csv", tree.review_table())

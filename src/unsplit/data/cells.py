@@ -1,6 +1,5 @@
 """What Unsplit takes from an AnnData or an .h5ad file: a matrix, and clusters."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.data.labels import as_named, encode_labels
+from unsplit.data.labels import as_named, encode_labels, natural
 from unsplit.data.readers.tables import held
 from unsplit.errors import InputError
 
@@ -159,15 +158,3 @@ def _check_counts(values: Any, name: str, where: str) -> None:
         f"{name} of {where} holds values that are not counts, such as {present[wrong][0]:.4g}; "
         f"name the layer that has the raw counts, or use a representation such as {USUAL}."
     )
-
-
-def natural(name: str) -> list[tuple[bool, int, str]]:
-    """Sort key that puts "2" before "10".
-
-    Examples
-    --------
-    >>> sorted(["10", "2", "b"], key=natural)
-    ['2', '10', 'b']
-    """
-    parts = re.split(r"(\d+)", name)
-    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

@@ -14,12 +14,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from unsplit._typing import Cluster, ClusterId, Index, Node
-from unsplit.data.labels import encode_labels, like
+from unsplit.data.array_files import ContentCheck, load_arrays, save_arrays
+from unsplit.data.labels import encode_labels, like, merged_names
 from unsplit.data.saving import data_frame
 from unsplit.errors import InputError, is_number, is_whole, option, shown
 from unsplit.merging import decision, limits
 from unsplit.merging.decision import BEYOND, CANNOT_LINK, Ending, Merge, Stability
-from unsplit.merging.saved_merges import Answer, read_tree, write_tree
+from unsplit.merging.saved_merges import FORMAT, Answer, content_of_tree, fields_of_tree
 
 
 def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[Cluster]]:
@@ -270,6 +271,11 @@ class MergeTree:
         # SciPy numbers components by their first node, and the initial clusters come first.
         return connected_components(edges, directed=False)[1][:k].astype(np.int64)
 
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the new clusters in files and on the page: those of their members."""
+        return merged_names([str(name) for name in self.cluster_ids.tolist()], self.groups)
+
     @property
     def mapping(self) -> dict[ClusterId, int]:
         """Old name to new cluster."""
@@ -486,8 +492,8 @@ class MergeTree:
             "left": [names[pair.left] for pair in pairs],
             "right": [names[pair.right] for pair in pairs],
             **{name: [getattr(pair, name) for pair in pairs] for name in NUMBERS},
-            "new_left": [int(self.groups[members[pair.left][0]]) for pair in pairs],
-            "new_right": [int(self.groups[members[pair.right][0]]) for pair in pairs],
+            "new_left": [self.names[self.groups[members[pair.left][0]]] for pair in pairs],
+            "new_right": [self.names[self.groups[members[pair.right][0]]] for pair in pairs],
             "step": [row.step for row in self.reviewed],
             **{name: [getattr(pair, name) for pair in pairs] for name in OF_RULE},
         }
@@ -652,7 +658,7 @@ class MergeTree:
         >>> unsplit.MergeTree.load(path).groups
         array([0, 0, 1])
         """
-        write_tree(path, self)
+        save_arrays(path, FORMAT, {}, content_of_tree(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
@@ -676,7 +682,8 @@ class MergeTree:
         >>> unsplit.MergeTree.load(path).n_clusters
         2
         """
-        return cls(**read_tree(path))
+        meta, arrays = load_arrays(path, FORMAT)
+        return cls(**fields_of_tree(meta | arrays, ContentCheck(path, FORMAT)))
 
     def report(
         self,

@@ -24,7 +24,7 @@ from unsplit.devices import version_of
 from unsplit.errors import InputError, shown
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.plots.matrix import matrix_of
+from unsplit.plots.figures import matrix_of
 from unsplit.report import sections
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Kept, Source, collect

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.data.array_files import checksum
+from unsplit.data.labels import natural
 from unsplit.merging.decision import MUST_LINK, UNCLEAR, Merge
 from unsplit.merging.tree import MergeTree, Row, members_of_nodes
 from unsplit.pairwise.divergences import DIVERGENCES
@@ -233,6 +234,7 @@ def tree_section(view: View) -> dict[str, Any]:
     """The dendrogram: leaves in order, and every merge with its evidence."""
     tree = view.tree
     names = [str(name) for name in tree.cluster_ids.tolist()]
+    rank = np.argsort(sorted(range(len(names)), key=lambda i: natural(names[i]))).tolist()
     linked = sum(merge.stage == MUST_LINK for merge in view.merges)
     # What answers belong to: names, sizes, tree and earlier answers, in a few letters.
     about = [*map(repr, tree.cluster_ids.tolist()), *map(repr, tree.answers)]
@@ -240,6 +242,7 @@ def tree_section(view: View) -> dict[str, Any]:
     return {
         "fingerprint": fingerprint[:16],
         "names": [[names[i] for i in members] for members in view.members],
+        "ranks": [[rank[i] for i in members] for members in view.members],
         "sizes": view.sizes.tolist(),
         "order": view.leaves_in[-1],
         "base": base_height(tree),

@@ -319,8 +319,7 @@ def _values_of(tensor: Tensor) -> NDArray[Any]:
 
 def middle_of(item: NDArray[Any]) -> NDArray[np.float64]:
     """Mean of every channel of one observation."""
-    found: NDArray[np.float64] = item.reshape(-1, item.shape[-1]).mean(axis=0, dtype=np.float64)
-    return found
+    return item.reshape(-1, item.shape[-1]).mean(axis=0, dtype=np.float64)
 
 
 def require_like(new: Rows, old: Rows) -> None:
