@@ -308,12 +308,13 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             reporter.on_phase(NEIGHBOURS)
             graph = self._neighbours(features, labels, fitted, batch, groups)
             reporter.on_phase(MERGING)
+            self._assigned = None if isinstance(fitted.rows, VectorRows) else fitted.assigned()
             tree = merge_with(
                 fitted.result,
                 options,
                 graph,
                 int(seed_of_merge),
-                assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
+                assigned=self._assigned,
                 on_merge=lambda n_made: reporter.on_progress(n_made, k - 1),
             )
         return fitted, graph, tree

@@ -38,6 +38,7 @@ from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source, collect
 
 DISTANCES, COMPARED, CANDIDATES = "distances.npz", "distances.json", "candidates.csv"
+NEIGHBOURS = "neighbours.npz"
 MERGED, MATRIX = "merged.h5ad", "tvd.npy"
 # The files of ``merge`` and ``distances``, and more of them by the words of ``--also``.
 MERGE_FILES = (
@@ -49,7 +50,7 @@ EXTRA_FILES = {
     "h5ad": (MERGED,),
     "matrix": (MATRIX,),
     "report": (KEPT, PAGE),
-    "scores": (scores_path(DISTANCES).name,),
+    "scores": (scores_path(DISTANCES).name, NEIGHBOURS),
 }
 # All files that commands write to a folder: no others of an earlier result are ever removed.
 WRITTEN = frozenset(
@@ -193,8 +194,10 @@ def described_tree(tree: MergeTree) -> dict[str, Any]:
     }
 
 
-def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
+def about_run(result: Mapping[str, Any], answers: str = ANSWERS) -> dict[str, Any]:
     """What result.json says about a run, as tables, and the commands that repeat it.
+
+    One of them obeys the answers in the file ``answers``.
 
     Examples
     --------
@@ -214,7 +217,7 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
     for title, rows in tables.items():
         known = [(n, _shown(v)) for n, v in rows.items() if v not in (None, [], {}, "")]
         shown += [{"title": title, "rows": known}] if known else []
-    return {"tables": shown} | _commands(result)
+    return {"tables": shown} | _commands(result, answers)
 
 
 def _shown(value: Any) -> str:
@@ -223,8 +226,8 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _commands(result: Mapping[str, Any]) -> dict[str, str]:
-    """The command that repeats a run, and the one that obeys the answers exported from its page."""
+def _commands(result: Mapping[str, Any], answers: str) -> dict[str, str]:
+    """The command that repeats a run, and the one that obeys the answers given on its page."""
     words = shlex.split(result.get("typed") or "")
     if not words:
         return {}
@@ -232,7 +235,7 @@ def _commands(result: Mapping[str, Any]) -> dict[str, str]:
     if not any(word.split("=")[0] == "--seed" for word in words):
         words += ["--seed", str(result["seed"])]
     command = shlex.join(["unsplit", *words])
-    return {"command": command, "again": f"{command} --constraints {ANSWERS}"}
+    return {"command": command, "again": f"{command} --constraints {shlex.quote(answers)}"}
 
 
 # --- the files ------------------------------------------------------------------------------------
@@ -280,6 +283,8 @@ def write_merge(
     write_csv(folder / "merges.csv", tree.table())
     write_csv(folder / "review.csv", tree.review_table())
     distances.save(folder / DISTANCES, scores="scores" in extra)
+    if "scores" in extra and merger.neighbours_ is not None:
+        merger.neighbours_.save(folder / NEIGHBOURS)
     np.save(folder / "linkage.npy", tree.linkage)
     tree.save(folder / "tree.npz")
     if "figures" in extra:

@@ -105,6 +105,8 @@ class Content:
     row_ids : ndarray of shape (n,) or None
     about : mapping
         Settings, versions and the command, each as a table of names and values.
+    live : str
+        Where answers are saved if the page is served and sends them; otherwise empty.
     """
 
     tree: MergeTree
@@ -113,6 +115,7 @@ class Content:
     clusters: Index | None = None
     row_ids: NDArray[Any] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    live: str = ""
 
 
 def report(
@@ -217,6 +220,7 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
             "labels": sections.label_section(view, content.clusters, content.row_ids),
             "training": sections.training_words(estimate),
             "about": _about(tree) | dict(content.about),
+            "live": content.live,
         }
     )
 
@@ -246,6 +250,7 @@ def _rendered(data: Mapping[str, Any]) -> Report:
         answer=data["answer"],
         about=data["about"],
         training=data["training"],
+        live=data["live"],
         data=htmlsafe_json_dumps(plain_values(data), separators=(",", ":"), allow_nan=False),
         style=Markup(_text("page.css")),
         script=Markup(script),

@@ -235,11 +235,8 @@ def tree_section(view: View) -> dict[str, Any]:
     tree = view.tree
     names = [str(name) for name in tree.cluster_ids.tolist()]
     linked = sum(merge.stage == MUST_LINK for merge in view.merges)
-    # What answers belong to: names, sizes, tree and earlier answers, in a few letters.
-    about = [*map(repr, tree.cluster_ids.tolist()), *map(repr, tree.answers)]
-    fingerprint = checksum({"about": about}, {"sizes": tree.sizes, "linkage": tree.linkage})
     return {
-        "fingerprint": fingerprint[:16],
+        "fingerprint": fingerprint(tree),
         "names": [[names[i] for i in members] for members in view.members],
         "sizes": view.sizes.tolist(),
         "order": view.leaves_in[-1],
@@ -253,6 +250,12 @@ def tree_section(view: View) -> dict[str, Any]:
         "axis": AXIS_LABELS.get(tree.statistic, "distance"),
         "agreement": agreement(tree),
     }
+
+
+def fingerprint(tree: MergeTree) -> str:
+    """What answers belong to: names, sizes, tree and earlier answers, in a few letters."""
+    about = [*map(repr, tree.cluster_ids.tolist()), *map(repr, tree.answers)]
+    return checksum({"about": about}, {"sizes": tree.sizes, "linkage": tree.linkage})[:16]
 
 
 def agreement(tree: MergeTree) -> list[float] | None:
@@ -285,7 +288,8 @@ def agreement(tree: MergeTree) -> list[float] | None:
         here, mine = pairs_of(np.add.reduceat(both, starts)), pairs_of(own)
         chance = mine * other / (n * (n - 1) / 2)
         most = (mine + other) / 2
-        found.append(np.where(most > chance, (here - chance) / (most - chance), 1.0).mean())
+        index = np.divide(here - chance, most - chance, np.ones_like(most), where=most > chance)
+        found.append(index.mean())
         if step < k - 1:
             left, right = tree.merges[step].left, tree.merges[step].right
             shared[k + step] = shared[left] + shared[right]

@@ -30,6 +30,31 @@ class Page {
     this.listen();
     this.update();
     this.drawAgreement();
+    if (data.live) this.comeBack();
+  }
+
+  // A new result on a page that is served ------------------------------------------------------
+
+  reload() {
+    const place = { count: this.count, ...this.review.place() };
+    try {
+      sessionStorage.setItem("unsplit-place", JSON.stringify(place));
+    } finally {
+      location.reload();
+    }
+  }
+
+  /** Back to the place where the page of the earlier result was. */
+  comeBack() {
+    try {
+      const place = JSON.parse(sessionStorage.getItem("unsplit-place"));
+      sessionStorage.removeItem("unsplit-place");
+      if (place === null) return;
+      if (place.count !== null) this.setCount(place.count);
+      this.review.goTo(place);
+    } catch {
+      // This browser keeps nothing: the page begins at its start.
+    }
   }
 
   // The cut ---------------------------------------------------------------------------------
