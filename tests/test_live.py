@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -235,16 +236,40 @@ def test_images_and_small_clusters_merge_again_as_before(tmp_path, monkeypatch):
     assert saved(review.Session("out").merged(())) == Path("out/tree.npz").read_bytes()
 
 
+def test_the_address_is_printed_and_opened_on_demand(folder, monkeypatch):
+    def serve(server):
+        raise KeyboardInterrupt
+
+    opened, before = [], signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(review._Server, "serve_forever", serve)
+    monkeypatch.setattr(review.webbrowser, "open", opened.append)
+    said = succeeds(command("review", "out", "--open")).splitlines()
+    signal.signal(signal.SIGTERM, before)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{43}/", opened[0])
+    assert said == [
+        f"Open {opened[0]} in a browser on this computer.",
+        "Every answer merges again and is saved in out/unsplit-review.json; Ctrl-C ends the "
+        "review.",
+        "The review has ended, without answers.",
+    ]
+    succeeds(command("review", "out"))
+    assert len(opened) == 1
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = str(other.getsockname()[1])
+        said = command("review", "out", "--port", taken).stderr
+    assert said == (
+        f"unsplit: --port {taken} cannot be used (address already in use); choose another one.\n"
+    )
+
+
 IN_BACKGROUND = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 @pytest.mark.parametrize(
     ("started", "ended"),
-    [
-        (None, [signal.SIGINT]),
-        pytest.param(IN_BACKGROUND, [signal.SIGINT, signal.SIGTERM], marks=pytest.mark.slow),
-    ],
+    [(None, [signal.SIGINT]), (IN_BACKGROUND, [signal.SIGINT, signal.SIGTERM])],
 )
 def test_ctrl_c_and_in_the_background_sigterm_end_it_well(folder, started, ended):
     program = [sys.executable, "-m", "unsplit", "review", "out"]
