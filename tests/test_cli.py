@@ -29,7 +29,7 @@ from tests.cli_cases import (
 )
 from tests.merging_cases import same_merges
 from unsplit.cli import program
-from unsplit.cli.summary import of_merge, of_review
+from unsplit.report.summary import of_merge, of_review
 
 TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
 FILES = [*TABLES, "tree.npz", "result.json", "manifest.json"]

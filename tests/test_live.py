@@ -46,7 +46,7 @@ def folder(made, tmp_path, monkeypatch):
 
 @contextmanager
 def served(folder="out"):
-    with review._serving(review.Session(str(folder)), 0) as server:
+    with review.Server(review.Session(str(folder)), 0) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -113,7 +113,7 @@ def test_answers_merge_again_and_are_saved(folder):
     assert kept["answers"] == [APART, SAME | {"left": ["1"]}]
     assert after == before
     verify_folder("out")
-    assert said.startswith("The review has ended, with 2 answers in out/unsplit-review.json.")
+    assert said.startswith("The review has ended, with answers in out/unsplit-review.json.")
 
     # The next review goes on from there, and the command that was named obeys, and keeps the file.
     assert review.Session("out").tree.mapping == server.session.tree.mapping
@@ -241,7 +241,7 @@ def test_the_address_is_printed_and_opened_on_demand(folder, monkeypatch):
         raise KeyboardInterrupt
 
     opened, before = [], signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(review._Server, "serve_forever", serve)
+    monkeypatch.setattr(review.Server, "serve_forever", serve)
     monkeypatch.setattr(review.webbrowser, "open", opened.append)
     said = succeeds(command("review", "out", "--open")).splitlines()
     signal.signal(signal.SIGTERM, before)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from unsplit.cli import options, outputs, summary
+from unsplit.cli import options, outputs
 from unsplit.cli.console import Console, interruptible, kept_by
 from unsplit.cli.options import Run
 from unsplit.data.labels import encode_labels
@@ -28,6 +28,7 @@ from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import write_tvd
+from unsplit.report import summary
 from unsplit.report.api import PAGE
 from unsplit.report.collect import Source, checked_picture
 from unsplit.selection import select, usual_candidates, without_repeated_warnings

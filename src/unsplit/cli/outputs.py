@@ -5,18 +5,15 @@ import os
 import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-import scipy.sparse
 
 from unsplit import __version__
-from unsplit.anndata import annotations
+from unsplit.anndata import annotations, shown_cells
 from unsplit.cli.console import Console
 from unsplit.cli.options import Input
 from unsplit.data.cells import groups_in
@@ -56,8 +53,6 @@ EXTRA_FILES = {
 WRITTEN = frozenset(
     {*MERGE_FILES, *DISTANCE_FILES, *chain(*EXTRA_FILES.values()), CANDIDATES, "digits.csv"}
 )
-# Pictures that scanpy writes, and that people already know their cells by.
-PICTURES = ("X_umap", "X_tsne")
 # The key that is added to cells, and the old clusters, if they are from another file.
 KEY, INITIAL = "unsplit", "unsplit_initial"
 # The answers that the page exports.
@@ -336,20 +331,6 @@ def write_cells(
 
 
 def with_genes(source: Source, data: str) -> Source:
-    """Add what the page of cells can show: the user's own picture, and genes instead of components.
-
-    ``data`` is the .h5ad file that the cells were read from.
-    """
+    """Add what the page of cells can show, read from the .h5ad file ``data``."""
     with open_cells(Path(data)) as cells:
-        for name in PICTURES if source.picture is None else ():
-            xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
-            if xy.shape == (len(source.clusters), 2) and np.isfinite(xy).all():
-                source = replace(source, picture=xy, picture_method=f"{name} of {data}")
-                break
-        with suppress(MemoryError):  # of X, which only the page would show
-            X: Any = cells.X
-            values = X.data if scipy.sparse.issparse(X) else np.asarray(X)
-            if values.dtype.kind in "biuf" and np.isfinite(values).all():
-                X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else values
-                source = replace(source, shown=X, feature_names=cells.var_names)
-    return source
+        return shown_cells(source, cells, data)

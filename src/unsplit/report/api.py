@@ -127,6 +127,7 @@ def report(
     row_ids: ArrayLike | None = None,
     feature_names: Sequence[str] | None = None,
     picture: ArrayLike | None = None,
+    image_shape: Sequence[int] | None = None,
 ) -> Report:
     """Make a page about a merge: the answer, the tree, the data, and pairs to review.
 
@@ -143,11 +144,13 @@ def report(
     row_ids : array-like of shape (n,), optional
         Names of the observations, for the table of labels.
     feature_names : sequence of d str, optional
-        Names of the features.  If all end in a row and a column, such as "pixel_0_7", they are
-        drawn as images.
+        Names of the features; by default those of the columns of a data frame.  If all end in a
+        row and a column, such as "pixel_0_7", they are drawn as images.
     picture : array-like of shape (n, 2), optional
         Where to draw each observation, for example ``adata.obsm["X_umap"]``; otherwise t-SNE or
         PCA place them.
+    image_shape : (height, width), optional
+        Draw each row of X as an image of so many pixels, dark where values are large.
 
     Returns
     -------
@@ -164,7 +167,7 @@ def report(
     """
     if X is not None and labels is None:
         raise InputError("labels is required with X; pass the initial cluster of every row.")
-    clusters = None if labels is None else _clusters(tree, X, labels)
+    clusters = None if labels is None else clusters_of(tree, X, labels)
     if row_ids is not None and (clusters is None or np.shape(row_ids) != clusters.shape):
         raise InputError(
             f"row_ids must name each observation in labels, got {shown(row_ids)}; pass one id for "
@@ -172,11 +175,16 @@ def report(
         )
     kept = Kept()
     if X is not None and clusters is not None:
-        source = Source(X, clusters, tree.n_initial, feature_names, picture)
+        named = getattr(X, "columns", None) if feature_names is None else feature_names
+        feature_names = None if named is None else list(map(str, named))
+        source = Source(
+            X, clusters, tree.n_initial, feature_names, picture, image_shape=image_shape
+        )
         kept = collect(source, _estimate(distances))
-    elif feature_names is not None or picture is not None:
+    elif any(given is not None for given in (feature_names, picture, image_shape)):
         raise InputError(
-            "feature_names and picture are about X, which is missing; pass X and labels as well."
+            "feature_names, picture and image_shape are about X, which is missing; pass X and "
+            "labels as well."
         )
     ids = None if row_ids is None else np.asarray(row_ids)
     return make_page(Content(tree, distances, kept, clusters, ids))
@@ -188,7 +196,7 @@ def _estimate(distances: PairwiseTVD | ArrayLike | None) -> PairwiseTVD | None:
     return distances if dense else None  # type: ignore[return-value]
 
 
-def _clusters(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
+def clusters_of(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
     """The index of each observation's cluster in the tree."""
     n = None  # where only reading would tell how many there are
     if len(getattr(X, "shape", ())):
@@ -207,7 +215,10 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     estimate = _estimate(content.distances)
     noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
     noise = noise if estimate is None else estimate.n_noise
-    matrix = None if content.distances is None else matrix_of(tree, content.distances)
+    given = content.distances
+    if given is not estimate and isinstance(given, PairwiseTVD) and view.folded:
+        given = None  # sparse: there is no room for all pairs of very many clusters
+    matrix = None if given is None else matrix_of(tree, given)
     return _rendered(
         {
             "answer": sections.answer(tree, noise, len(view.leaves) if view.folded else None),
@@ -291,9 +302,7 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
     kept = Kept.load(folder / KEPT, tree.n_initial) if KEPT in files else Kept()
     ids, clusters = _rows(folder / "labels.csv", tree)
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    # The page has no room for all pairs of very many clusters.
-    all_pairs = None if distances.is_sparse else distances
-    return Content(tree, all_pairs, kept, clusters, ids), result
+    return Content(tree, distances, kept, clusters, ids), result
 
 
 def _rows(path: Path, tree: MergeTree) -> tuple[NDArray[Any], Index]:

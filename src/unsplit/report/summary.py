@@ -1,13 +1,13 @@
-"""The summary that a command prints at the end: result, reason, what to check."""
+"""What a command or a notebook says about a result: the result, the reason, what to check."""
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
-from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.tables import listing
 from unsplit.merging.decision import CANNOT_LINK, UNCLEAR, Merge
 from unsplit.merging.neighbours.graph import NeighbourGraph
@@ -15,6 +15,9 @@ from unsplit.merging.tree import MergeTree, members_of_nodes
 from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.style import counted, short_name
 from unsplit.report.sections import CUT_OUT_OF_FEATURES
+
+if TYPE_CHECKING:
+    from unsplit.data.readers.observations import Observations
 
 N_CLOSEST = 8
 N_UNCLEAR = 3
@@ -63,8 +66,8 @@ def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str
     return lines
 
 
-def of_review(tree: MergeTree) -> list[str]:
-    """Say how many pairs are unclear, and name the first of them.
+def of_review(tree: MergeTree, where: str = "review.csv") -> list[str]:
+    """Say how many pairs are unclear, and name the first of them; all are in ``where``.
 
     Examples
     --------
@@ -76,14 +79,14 @@ def of_review(tree: MergeTree) -> list[str]:
     unclear = [row for row in tree.reviewed if row.pair.verdict == UNCLEAR]
     n_pairs = counted(len(tree.reviewed), "pair")
     if not unclear:
-        return [f"The evidence is clear for all {n_pairs} in review.csv."]
+        return [f"The evidence is clear for all {n_pairs} in {where}."]
     come = "It comes" if len(unclear) == 1 else "They come"
     heading = f"Please check {len(unclear):,} of {n_pairs}: the evidence is unclear."
-    lines = [f"{heading} {come} first in review.csv."]
+    lines = [f"{heading} {come} first in {where}."]
     return lines + [f"  {row.done:10}  {_pair(tree, row.pair)}" for row in unclear[:N_UNCLEAR]]
 
 
-def of_cells(read: Observations) -> str:
+def of_cells(read: "Observations") -> str:
     """Say by which matrix cells were compared."""
     n, d = read.X.shape
     return f"Compared {n:,} cells by {read.representation} ({d:,} features)."
@@ -105,11 +108,12 @@ def of_sample(graph: NeighbourGraph | None) -> list[str]:
     ]
 
 
-def of_data(read: Observations) -> list[str]:
+def of_data(read: "Observations") -> list[str]:
     """Say what was read, before the work begins.
 
     Examples
     --------
+    >>> from unsplit.data.readers.observations import Observations
     >>> of_data(Observations(np.eye(3), ["x", "y", "z"], np.arange(3), np.array([1, 1, 2])))[0]
     'Read 3 observations in 2 clusters.'
     """
@@ -118,11 +122,12 @@ def of_data(read: Observations) -> list[str]:
     return [f"Read {counts}.", *of_features(read, "Using")]
 
 
-def of_features(read: Observations, verb: str = "Used") -> list[str]:
+def of_features(read: "Observations", verb: str = "Used") -> list[str]:
     """Name the columns of a table that were used as features, shortened if there are many.
 
     Examples
     --------
+    >>> from unsplit.data.readers.observations import Observations
     >>> read = Observations(np.eye(3), ["x", "y", "z"], np.arange(3), None, left_out=("kind",))
     >>> of_features(read)
     ["Used 3 features: 'x', 'y', 'z'; left out: 'kind'."]
