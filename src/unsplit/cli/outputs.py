@@ -322,8 +322,9 @@ def write_cells(
         uns = {colours: cells.uns.get(colours)}
     settings = merger.get_params(deep=False)
     params |= {name: value for name, value in settings.items() if name not in NO_SETTINGS}
-    params |= {"groupby": labels, "representation": read.representation}
-    columns, uns = annotations(merger, groups, KEY, labels if known else INITIAL, params, uns)
+    old = labels if known else INITIAL
+    params |= {"groupby": old, "representation": read.representation}
+    columns, uns = annotations(merger, groups, KEY, old, params, uns)
     if not known:
         names = pd.Index(groups.names, dtype=object)
         columns[INITIAL] = pd.Categorical.from_codes(groups.codes, categories=names)

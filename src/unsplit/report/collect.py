@@ -157,12 +157,13 @@ def collect(source: Source, distances: PairwiseTVD | None = None) -> Kept:
     ('the two features', [[0.5, 0.5], [9.0, 9.0]])
     """
     matrix = _matrix(source.X)
+    grid = _grid(source, matrix)
     features, rows = _features(source, matrix, distances)
     parts: dict[str, Any] = {"n_observations": len(source.clusters)}
     parts["means"] = np.zeros((source.n_clusters, 0), np.float32)
     if len(rows):
         parts |= _picture(source, features, rows, by_scores=matrix is None)
-        parts |= _tiles(source, matrix, features, rows)
+        parts |= _tiles(source, matrix, grid, features, rows)
     if matrix is not None and "tiles" not in parts:
         genes = _matrix(source.shown)
         parts |= _differences(source, matrix if genes is None else genes)
@@ -220,13 +221,14 @@ def _picture(
 
 
 def _tiles(
-    source: Source, matrix: Any, features: NDArray[np.float64], rows: Index
+    source: Source,
+    matrix: Any,
+    grid: tuple[int, int] | None,
+    features: NDArray[np.float64],
+    rows: Index,
 ) -> dict[str, Any]:
     """Small pictures of exemplars; nothing if the observations have none."""
-    shown, grid = source.shown, None
-    if shown is None:  # otherwise X and its names are no pixels
-        shown = source.X
-        grid = _grid(source, matrix)
+    shown = source.X if source.shown is None else source.shown
     if grid is None and _matrix(shown) is not None:
         return {}
     per_cluster = max(1, min(PER_CLUSTER, MOST_TILES // source.n_clusters))
@@ -243,8 +245,9 @@ def _tiles(
 def _grid(source: Source, matrix: Any) -> tuple[int, int] | None:
     """Rows and columns of the images that vectors are, as the user or their names say."""
     shape = source.image_shape
-    if shape is None:
-        return grid_of(source.feature_names) if isinstance(matrix, np.ndarray) else None
+    if shape is None:  # names of what is shown instead are no pixels
+        named = isinstance(matrix, np.ndarray) and source.shown is None
+        return grid_of(source.feature_names) if named else None
     pair = isinstance(shape, Sequence) and len(shape) == 2 and all(map(is_whole, shape))
     if matrix is None or not pair or shape[0] < 1 or shape[0] * shape[1] != matrix.shape[1]:
         d = "no vectors" if matrix is None else f"{matrix.shape[1]:,} features"
