@@ -26,6 +26,7 @@ from unsplit.merging.plan import LINKS, MergeOptions
 from unsplit.merging.saved_merges import ANSWERS as FORMAT
 from unsplit.merging.saved_merges import MOST_TEXT, Answer, read_answers
 from unsplit.merging.tree import MergeTree
+from unsplit.pairwise.result import PairwiseTVD
 from unsplit.report.api import content_of_folder, files_of_result, make_page
 from unsplit.report.sections import fingerprint
 
@@ -86,7 +87,8 @@ class Session:
         if os.path.islink(self.path):
             raise InputError(f"{self.path} is a link, which is not followed; remove it.")
         self.content, self.result = content_of_folder(folder)
-        self.distances: Any = self.content.distances
+        assert isinstance(self.content.distances, PairwiseTVD)  # of a folder always
+        self.distances = self.content.distances
         # Of very many observations that are no vectors no graph is made.
         connected = self.result.get("n_connected") != 0
         needed = {name for name in EXTRA_FILES["scores"] if connected or name != NEIGHBOURS}
