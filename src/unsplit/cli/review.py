@@ -100,7 +100,9 @@ class Session:
         self.graph = NeighbourGraph.load(os.path.join(folder, NEIGHBOURS)) if connected else None
         try:
             self._read_settings()
-        except (AttributeError, KeyError, TypeError):
+        except InputError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError):
             raise InputError(
                 f"result.json of {folder} does not say how it was made; run unsplit merge again."
             ) from None
@@ -120,6 +122,7 @@ class Session:
         place = {name: i for i, name in enumerate(names)}
         self.assigned = [place.get(str(small.get(name)), -1) for name in names]
         self.seed = int(seeds_of(int(self.seed))[1])
+        about_run(self.result)
 
     def merged(self, answers: tuple[Answer, ...]) -> MergeTree:
         """Merge again with these answers."""
