@@ -17,7 +17,7 @@ from unsplit.devices import private_randomness
 from unsplit.networks.network import Network
 from unsplit.networks.registry import RECIPES, build_network
 from unsplit.networks.training.group import Fold
-from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig
+from unsplit.networks.training.loop import MAX_EPOCHS, TrainConfig, Training
 from unsplit.networks.training.progress import History
 from unsplit.overclustering import artificial
 from unsplit.pairwise.divergences import HeldoutScores
@@ -66,14 +66,9 @@ def run(
     with private_randomness(seed):
         k = int(clusters.max()) + 1
         networks = [build_network(rows, fold, RECIPES["mlp"], k, "softmax") for fold in folds]
-        scores, history = heldout_scores(
-            networks,
-            rows,
-            Parts.cut(clusters),
-            folds,
-            replace(config or TrainConfig(), epochs=epochs),
-            np.random.default_rng(seed),
-        )
+        how = replace(config or TrainConfig(), epochs=epochs), np.random.default_rng(seed)
+        training = Training(networks, rows, torch.from_numpy(clusters).to(device), folds, *how)
+        scores, history = heldout_scores(training, Parts.cut(clusters))
     return Run(rows, networks, scores, history)
 
 

@@ -5,8 +5,9 @@ python -m benchmarks.growth --page
 
 Every measurement is a line in benchmarks/results/growth.jsonl.gz; what is there is not measured
 again.
-``--page`` draws docs/images/scale/growth.png and writes the tables of docs/scale.md from these
-lines.  On a CPU the time is that of the processor, because other programs may run.
+``--page`` draws docs/images/scale/growth.png and writes the tables of
+benchmarks/results/scale.md from these lines.  On a CPU the time is that of the processor, because
+other programs may run.
 """
 
 import argparse
@@ -84,11 +85,11 @@ def training_step(k: int, batch: int, device: torch.device, recorded: bool = Tru
     with private_randomness(0):
         network = build_network(rows, fold, recipe, k, "softmax")
     decay = used_decay(config.weight_decay, k, batch)
-    group = Group([network], [fold], config.learning_rate, decay)
+    group = Group([network], [fold], config.learning_rate, decay, config.averaging)
     group.recordable &= recorded
     batches = epoch_minibatches([everything], clusters, batch, np.random.default_rng(0))[:1]
     own = torch.from_numpy(clusters).to(device)
-    return lambda: group.run(batches, rows, own, config.averaging)
+    return lambda: group.run(batches, rows, own)
 
 
 def counting(k: int, n: int, device: torch.device) -> Work:

@@ -13,8 +13,8 @@ from benchmarks.common import print_table
 from unsplit.merging.neighbours.graph import MOST_FOR_EXACT
 from unsplit.plots.style import COLOURS, GREY, INK, clean
 
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
-FIGURE = PAGE.parent / "images" / "scale" / "growth.png"
+PAGE = Path(__file__).parent / "results" / "scale.md"
+FIGURE = Path(__file__).parents[1] / "docs" / "images" / "scale" / "growth.png"
 
 Record = Mapping[str, Any]
 

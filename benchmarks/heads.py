@@ -40,11 +40,11 @@ def step_cost(make: Head, k: int, device: torch.device) -> tuple[float, float, i
     on_device = torch.from_numpy(clusters).to(device)
     batches = epoch_minibatches([everything], clusters, 256, rng)
     cuda = device.type == "cuda"
-    group.run(batches[:4], rows, on_device, 0.99)
+    group.run(batches[:4], rows, on_device)
     if cuda:
         torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
-    group.run(batches, rows, on_device, 0.99)
+    group.run(batches, rows, on_device)
     milliseconds = (time.perf_counter() - start) / len(batches) * 1000
     # Weights, gradient, Adam's two moments, the running mean and the best so far.
     held = torch.cuda.max_memory_allocated() if cuda else 6 * 4 * n_parameters

@@ -34,7 +34,7 @@ from unsplit.merging.neighbours.search import COMPARED, by_regions
 Matrix = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-MEMBERS = 200  # of a cluster, on the mean
+MEMBERS = 200  # of a cluster, on average
 
 
 def problems(n: int) -> Iterator[tuple[str, Matrix]]:

@@ -302,7 +302,7 @@ def compared(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def options() -> argparse.ArgumentParser:
-    """The options, whose defaults are those of docs/scale.md."""
+    """The options, whose defaults are those of results/scale.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matmul", type=float, default=780, help="TFLOP/s of products")
     parser.add_argument("--share", type=float, default=0.6, help="of it that the head reaches")

@@ -44,7 +44,7 @@ def ours(rows: Rows, clusters: Any, batch: int, k: int = K) -> Callable[[int], N
         left = steps
         while left > 0:
             batches = epoch_minibatches([everything], clusters, batch, rng)[:left]
-            group.run(batches, rows, on_device, 0.99)
+            group.run(batches, rows, on_device)
             left -= len(batches)
 
     return run

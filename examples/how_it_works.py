@@ -1,6 +1,6 @@
 """How Unsplit works: accuracy as a distance, all pairs at once, edges between pieces, merging.
 
-python examples/how_it_works.py docs/images      # 20 seconds; writes how_*.png
+python examples/how_it_works.py docs/images      # 25 seconds; writes how_*.png
 """
 
 import sys
@@ -36,14 +36,35 @@ def bare(ax: Any, title: str) -> None:
     ax.spines[:].set_visible(False)
 
 
+def decides() -> Figure:
+    """The two questions, each with a pair that is merged and one that is kept apart."""
+    figure = Figure(figsize=(11, 2.8), layout="constrained")
+    halves: Any = figure.subfigures(1, 2, wspace=0.06)
+    told, connected = halves
+    told.suptitle("Split at random: can a network tell them apart?", weight="bold", color=INK)
+    connected.suptitle("Cut along a border: are they connected?", weight="bold", color=INK)
+    verdicts = "merge", "keep apart"
+    for ax, distance, verdict in zip(told.subplots(1, 2), (0.0, 5.0), verdicts, strict=True):
+        result = told_apart(ax, distance)
+        bare(ax, f"{result.balanced_accuracy[0, 1]:.0%} guessed right: {verdict}")
+    for ax, X, verdict in zip(connected.subplots(1, 2), borders(), verdicts, strict=True):
+        bare(ax, f"{crossed(ax, X)} edges across: {verdict}")
+    return figure
+
+
+def told_apart(ax: Any, distance: float) -> unsplit.PairwiseTVD:
+    """Draw two clusters whose means are this far apart, and compare them."""
+    X, labels = unsplit.datasets.gaussians([[0.0, 0.0], [distance, 0.0]], 400, random_state=1)
+    ax.scatter(*X.T, s=7, alpha=0.7, linewidths=0, color=np.take([LEFT, RIGHT], labels))
+    return unsplit.pairwise_tvd(X, labels, random_state=0)
+
+
 def principle() -> Figure:
     """Three pairs of clusters, and the network's scores of held-out observations."""
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     axes = figure.subplots(2, 3, height_ratios=[3, 2])
     for top, bottom, distance in zip(*axes, (0.0, 1.5, 5.0), strict=True):
-        X, labels = unsplit.datasets.gaussians([[0, 0], [distance, 0]], 400, random_state=1)
-        result = unsplit.pairwise_tvd(X, labels, random_state=0)
-        top.scatter(*X.T, s=7, alpha=0.7, linewidths=0, color=np.take([LEFT, RIGHT], labels))
+        result = told_apart(top, distance)
         accuracy = f"{result.balanced_accuracy[0, 1]:.0%} guessed right"
         bare(top, f"{accuracy}: TVD {result.tvd[0, 1]:.2f}")
         contrast = Mixtures(result).contrast(0, 1)
@@ -82,21 +103,31 @@ def all_pairs() -> Figure:
 
 def neighbours() -> Figure:
     """A cut through one group beside a gap between two, with the edges that cross each."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for ax, X, where in zip(figure.subplots(1, 2), borders(), BORDERS, strict=True):
+        bare(ax, f"a border {where}: {crossed(ax, X)} edges cross it")
+    return figure
+
+
+def borders() -> tuple[Points, Points]:
+    """One group, and two with a gap between them, to be cut where the first feature is 0."""
     rng = np.random.default_rng(0)
     one = rng.normal(size=(500, 2)) * [1.6, 1.0]
     two = rng.normal(size=(500, 2)) * [0.75, 1.0] + np.repeat([[-2.1, 0], [2.1, 0]], 250, axis=0)
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for ax, X, where in zip(figure.subplots(1, 2), (one, two), BORDERS, strict=True):
-        made = unsplit.neighbour_graph(X, X[:, 0] > 0)
-        X = made.features  # its rows are ordered by content
-        labels = (X[:, 0] > 0).astype(np.int64)
-        graph = made.adjacency.tocoo()
-        crossing = labels[graph.row] < labels[graph.col]
-        ends = np.column_stack([graph.row[crossing], graph.col[crossing]])
-        ax.add_collection(LineCollection(list(X[ends]), colors=INK, linewidths=0.5, alpha=0.6))
-        ax.scatter(*X.T, s=9, alpha=0.7, linewidths=0, color=np.take([LEFT, RIGHT], labels))
-        bare(ax, f"a border {where}: {len(ends)} edges cross it")
-    return figure
+    return one, two
+
+
+def crossed(ax: Any, X: Points) -> int:
+    """Draw two sides and the edges of the neighbour graph between them; how many there are."""
+    made = unsplit.neighbour_graph(X, X[:, 0] > 0)
+    X = made.features  # its rows are ordered by content
+    labels = (X[:, 0] > 0).astype(np.int64)
+    graph = made.adjacency.tocoo()
+    crossing = labels[graph.row] < labels[graph.col]
+    ends = np.column_stack([graph.row[crossing], graph.col[crossing]])
+    ax.add_collection(LineCollection(list(X[ends]), colors=INK, linewidths=0.5, alpha=0.6))
+    ax.scatter(*X.T, s=9, alpha=0.7, linewidths=0, color=np.take([LEFT, RIGHT], labels))
+    return len(ends)
 
 
 def merging() -> Figure:
@@ -114,7 +145,7 @@ def merging() -> Figure:
 
 
 def main() -> None:
-    for make in (principle, all_pairs, neighbours, merging):
+    for make in (decides, principle, all_pairs, neighbours, merging):
         path = Path(sys.argv[1]) / f"how_{make.__name__}.png"
         make().savefig(path, dpi=130)
         print(path)

@@ -2,6 +2,8 @@
 
     unsplit demo --report --out demo-output
     python examples/report_pictures.py demo-output/report.html docs/images
+    python examples/report_pictures.py demo-output/report.html docs/images --film
+    cp demo-output/report.html docs/digits.html
     python examples/report_pictures.py --make photos clothes
     python examples/report_pictures.py --make cells cells.h5ad
     python examples/report_pictures.py --make many many.npz
@@ -18,6 +20,7 @@ Needs playwright and Debian's chromium (`apt-get install chromium`); the photos 
 
 import argparse
 import gzip
+import io
 import shutil
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,9 @@ PICTURES = {
     "-dark": (1280, 1130, "dark", None),
     "-phone": (390, 1000, "light", None),
 }
+# The right answers to the first pairs: eights and ones, nines and ones, nines and threes, eights.
+ANSWERS = "ddds"
+FILM = {"width": 900, "height": 760}
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 CLOTHES = {"t-shirt": 0, "trousers": 1, "dress": 3, "sneaker": 7, "bag": 8, "boot": 9}
@@ -73,30 +79,64 @@ def cells(place: Path) -> None:
     adata.write_h5ad(place)
 
 
-def take(page_file: Path, folder: Path, name: str) -> None:
+def take(browser: Any, page_file: Path, folder: Path, name: str) -> None:
     """Take all pictures of one page."""
-    from playwright.sync_api import sync_playwright
+    for what, (width, height, scheme, part) in PICTURES.items():
+        if part is not None and name != "report":
+            continue
+        size = {"width": width, "height": height}
+        page = browser.new_page(viewport=size, color_scheme=scheme)
+        page.goto(page_file.resolve().as_uri())
+        place = folder / f"{name}{what}.png"
+        if part is None:
+            page.screenshot(path=place)
+        else:
+            page.add_style_tag(content="header, #cut { display: none !important }")
+            page.locator(part).screenshot(path=place)
+        page.close()
+        smaller(place)
+        print(place, f"{place.stat().st_size / 1000:.0f} kB")
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=ARGUMENTS
-        )
-        for what, (width, height, scheme, part) in PICTURES.items():
-            if part is not None and name != "report":
-                continue
-            size = {"width": width, "height": height}
-            page = browser.new_page(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
-            page.goto(page_file.resolve().as_uri())
-            place = folder / f"{name}{what}.png"
-            if part is None:
-                page.screenshot(path=place)
-            else:
-                page.add_style_tag(content="header { display: none !important }")
-                page.locator(part).screenshot(path=place)
-            page.close()
-            smaller(place)
-            print(place, f"{place.stat().st_size / 1000:.0f} kB")
-        browser.close()
+
+def film(browser: Any, page_file: Path, folder: Path, name: str) -> None:
+    """Film the page: the slider goes from all clusters to the result, then D and S answer pairs."""
+    from PIL import Image
+
+    frames: list[Image.Image] = []
+    milliseconds: list[int] = []
+    page = browser.new_page(viewport=FILM, reduced_motion="reduce")
+    page.goto(page_file.resolve().as_uri())
+
+    def show(seconds: float) -> None:
+        frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+        milliseconds.append(int(1000 * seconds))
+
+    def scroll_to(part: str) -> None:
+        page.locator(part).evaluate("part => part.scrollIntoView()")
+
+    show(2)
+    slider = page.locator("#slider")
+    found, most = int(slider.input_value()), int(slider.get_attribute("max"))
+    scroll_to("#cut")
+    for n_clusters in range(most, found - 1, -1):
+        slider.fill(str(n_clusters))
+        show(0.8 if n_clusters == most else 0.15)
+    show(2)
+    scroll_to("#review")
+    page.locator("#card").evaluate("card => card.focus({ preventScroll: true })")
+    for key in ANSWERS:
+        show(2)
+        page.keyboard.press(key)
+    show(3)
+    page.close()
+    # One palette for all frames: then only what changes takes space.
+    shown = (frames[0], frames[1], frames[-1])
+    palette = Image.fromarray(np.concatenate([np.asarray(frame) for frame in shown]))
+    palette = palette.quantize(256, Image.Quantize.MAXCOVERAGE)
+    few = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    place = folder / f"{name}.gif"
+    few[0].save(place, save_all=True, append_images=few[1:], duration=milliseconds, loop=0)
+    print(place, f"{place.stat().st_size / 1000:.0f} kB")
 
 
 def smaller(place: Path) -> None:
@@ -116,9 +156,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", help="where the pictures are written")
     parser.add_argument("--name", default="report", help="how their names begin")
     parser.add_argument("--make", nargs=2, metavar=("KIND", "PLACE"), help="write data to merge")
+    parser.add_argument("--film", action="store_true", help="a moving picture instead")
     given = parser.parse_args()
     if given.make is None:
-        take(given.page, given.folder, given.name)
+        from playwright.sync_api import sync_playwright
+
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=ARGUMENTS
+            )
+            (film if given.film else take)(browser, given.page, given.folder, given.name)
+            browser.close()
         return
     kind, place = given.make
     makers: dict[str, Any] = {"many": many, "photos": photos, "cells": cells}

@@ -133,13 +133,12 @@ def test_every_kind_of_data_gives_distances_and_takes_new_observations(kind):
     assert np.isfinite(result.scores.dense()).all()
     assert np.array_equal(result.tvd, result.tvd.T)
     # New observations are judged one by one, whatever else is in the batch.
-    scorer = fitted.scorer
-    everyone = scorer.log_posterior(X)
+    everyone = fitted.log_posterior(X)
     assert everyone.shape == (3 * N, 3)
     assert (everyone < 0).all()
     some = np.array([25, 3, 14])
     np.testing.assert_allclose(
-        scorer.log_posterior(of_some(X, some)), everyone[some], rtol=1e-4, atol=1e-4
+        fitted.log_posterior(of_some(X, some)), everyone[some], rtol=1e-4, atol=1e-4
     )
 
 
@@ -313,4 +312,4 @@ def test_new_observations_must_be_like_those_fitted():
     )
     sentence = "X has observations of shape (1, 5, 6), but … trained on … (1, 6, 6); …"
     with pytest.raises(InputError, match=about(sentence)):
-        fitted.scorer.log_posterior(grey_images()[:, 1:])
+        fitted.log_posterior(grey_images()[:, 1:])

@@ -62,7 +62,7 @@ def dense_twin(backbone):
     """The MLP with the same weights, for rows made dense, scaled and centred."""
     width, d = backbone.out_features, len(backbone.mean)
     twin = MLP(d, width)
-    first, norm, _, second, _ = twin.layers
+    first, norm, _, second, _ = twin
     with torch.no_grad():
         first.weight.copy_(backbone.weight.T)
         first.bias.copy_(backbone.bias)
@@ -105,13 +105,11 @@ def test_gradients_are_those_of_a_dense_network(case):
     weights = torch.randn(len(table), 16, dtype=torch.float64)
     (backbone(batch(table, dtype=torch.float64)) * weights).sum().backward()
     (twin(dense_input(backbone, table)) * weights).sum().backward()
-    first = twin.layers[0]
+    first = twin[0]
     torch.testing.assert_close(backbone.weight.grad, first.weight.grad.T)
     torch.testing.assert_close(backbone.bias.grad, first.bias.grad)
     for ours, theirs in ((0, 1), (2, 3)):
-        grads = zip(
-            backbone.layers[ours].parameters(), twin.layers[theirs].parameters(), strict=True
-        )
+        grads = zip(backbone.layers[ours].parameters(), twin[theirs].parameters(), strict=True)
         for found, expected in grads:
             torch.testing.assert_close(found.grad, expected.grad)
 

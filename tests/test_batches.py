@@ -503,7 +503,7 @@ def test_arrays_and_folders_have_batches_too(tmp_path):
 def test_merge_takes_batches(table):
     where = ("data.csv", "--labels", "cluster", "--batch", "donor", "--out", "out", "--seed", 3)
     succeeds(unsplit("merge", *where, "--device", "cpu"))
-    assert read_json("out/result.json")["mapping"] == {"0": 0, "1": 0, "2": 1}
+    assert read_json("out/result.json")["mapping"] == {"0": "0 + 1", "1": "0 + 1", "2": "2"}
     assert read_json("out/result.json")["batch"] == "donor"
     wrong = unsplit("merge", *where[:4], "sex", *where[5:])
     assert "there is no column 'sex' in data.csv" in wrong.stderr

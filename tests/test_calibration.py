@@ -95,8 +95,9 @@ def test_new_observations_are_scored_as_surely_as_those_that_were_held_out():
     )
     factor = 1 / fitted.result.temperature
     assert factor != 1
-    first = replace(fitted.scorer, networks=fitted.trained.networks[:1])
-    plain = replace(first, temperature=1.0).log_posterior(X)
+    trained = replace(fitted.trained, networks=fitted.trained.networks[:1])
+    first = replace(fitted, trained=trained)
+    plain = replace(first, result=replace(fitted.result, temperature=1.0)).log_posterior(X)
     np.testing.assert_allclose(first.log_posterior(X), log_softmax(factor * plain, axis=1))
     scores = fitted.result.scores
     own = scores.folds == 0

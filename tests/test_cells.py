@@ -15,6 +15,7 @@ from scipy.cluster.hierarchy import is_valid_linkage
 import unsplit
 from tests.cell_cases import LABELS, QUICK, X, small
 from unsplit.data.cells import Groups, groups_in, matrix_of
+from unsplit.data.labels import merged_names
 from unsplit.errors import InputError
 
 matplotlib.use("Agg")
@@ -59,8 +60,7 @@ def test_a_merge_says_what_it_did_where_scanpy_does(capsys, monkeypatch):
     unsplit.anndata.merge(adata, **QUICK)
     out, said = capsys.readouterr()
     assert out == ""
-    assert said.startswith("Merged 4 clusters into 2.\nMerging stopped because ")
-    assert "Last pair merged: " in said
+    assert said.startswith("Merged 4 clusters into 2.\n  Merging stopped because ")
     assert 'in adata.uns["unsplit"]["review"].\n' in said
     monkeypatch.setattr("builtins.__IPYTHON__", True, raising=False)
     unsplit.anndata.merge(adata, n_clusters=3, **QUICK)
@@ -193,11 +193,139 @@ def test_scanpy_draws_the_dendrograms_and_the_colours(pbmc):
     assert rows == list(before["categories_ordered"])
     sc.pl.matrixplot(pbmc, genes, "kmeans", dendrogram="unsplit_dendrogram", show=False)
     sc.pl.correlation_matrix(pbmc, "kmeans", dendrogram="unsplit_dendrogram", show=False)
+    sc.pl.correlation_matrix(pbmc, "unsplit", show=False)
     ax = sc.pl.umap(pbmc, color="unsplit", show=False)
     legend = [text.get_text() for text in ax.get_legend().get_texts()]
     assert legend == pbmc.obs["unsplit"].cat.categories.tolist()
     plt.close("all")
     assert pbmc.uns["dendrogram_unsplit"] is before  # scanpy has not made one of its own
+
+
+def test_the_correlation_matrices_are_mean_distances_in_the_form_of_scanpy(pbmc):
+    import scanpy as sc
+
+    scanpys = sc.tl.dendrogram(pbmc, "unsplit", inplace=False)
+    ours, old = pbmc.uns["dendrogram_unsplit"], pbmc.uns["unsplit_dendrogram"]
+    assert ours.keys() == scanpys.keys() == old.keys()
+    assert ours["dendrogram_info"].keys() >= {"icoord", "dcoord", "ivl", "leaves"}
+    stored = pbmc.uns["unsplit"]
+    assert old["correlation_matrix"] == pytest.approx(1 - stored["tvd"])
+    mapping, kinds = stored["mapping"], pbmc.obs["unsplit"].cat.categories
+    assert ours["correlation_matrix"].shape == (len(kinds), len(kinds))
+    a, b = (np.flatnonzero(mapping["new"] == kind) for kind in kinds[:2])
+    weights = np.outer(*(mapping["n_cells"].to_numpy()[side] for side in (a, b)))
+    mean = np.average(stored["tvd"][np.ix_(a, b)], weights=weights)
+    assert ours["correlation_matrix"][0, 1] == pytest.approx(1 - mean)
+    assert (np.diag(ours["correlation_matrix"]) == 1).all()
+
+
+@pytest.mark.filterwarnings("ignore:Writing zarr v2:UserWarning")
+def test_the_tree_comes_back_from_zarr(merged, tmp_path):
+    merged.write_zarr(tmp_path / "cells.zarr")
+    again = anndata.read_zarr(tmp_path / "cells.zarr")
+    assert str(unsplit.anndata.tree(again).merges) == str(unsplit.anndata.tree(merged).merges)
+
+
+def test_the_tree_can_be_read_from_what_zarr_3_gives_back(merged):
+    def as_read(value):
+        array = np.asarray(value)
+        return array.astype(np.dtypes.StringDType()) if array.dtype.kind in "OU" else array
+
+    again = merged.copy()
+    again.uns["unsplit"]["tree"] = {
+        name: as_read(value) for name, value in merged.uns["unsplit"]["tree"].items()
+    }
+    assert str(unsplit.anndata.tree(again).merges) == str(unsplit.anndata.tree(merged).merges)
+
+
+def test_a_view_of_a_file_is_refused_before_anything_is_computed(tmp_path):
+    small().write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    with pytest.raises(InputError, match=r"view of a file.*to_memory\(\)"):
+        unsplit.anndata.merge(backed[:100], training="never looked at")
+    assert "unsplit" in unsplit.anndata.merge(backed[:100], copy=True, **QUICK).obs
+    backed.file.close()
+
+
+def test_markers_tell_kept_pairs_apart_the_closest_first(pbmc):
+    import scanpy as sc
+
+    found = unsplit.anndata.markers(pbmc, n_genes=3)
+    assert found.columns.tolist() == unsplit.anndata.COLUMNS
+    assert found["score"].min() > 0
+    assert found["share"].min() >= 0.1
+    assert found.groupby(["cluster", "other"]).size().max() == 3
+    closest = min(
+        (row.pair for row in unsplit.anndata.tree(pbmc).reviewed if row.done == "kept apart"),
+        key=lambda pair: pair.statistic,
+    )
+    sizes = pbmc.obs["unsplit"].value_counts()
+    first = found.iloc[0]
+    both = {closest.size_left, closest.size_right}
+    assert {sizes[first["cluster"]], sizes[first["other"]]} == both
+    two = pbmc[pbmc.obs["unsplit"].isin([first["cluster"], first["other"]])].copy()
+    sc.tl.rank_genes_groups(
+        two, "unsplit", groups=[first["cluster"]], reference=first["other"], method="wilcoxon"
+    )
+    theirs = sc.get.rank_genes_groups_df(two, first["cluster"]).set_index("names")
+    assert theirs.loc[first["gene"], "pvals_adj"] < 0.01
+    ours = first["log2_fold_change"]
+    assert ours == pytest.approx(theirs.loc[first["gene"], "logfoldchanges"], rel=1e-3)
+    expressed = pbmc.raw[:, first["gene"]].X.toarray().ravel() > 0
+    inside = (pbmc.obs["unsplit"] == first["cluster"]).to_numpy()
+    assert first["share"] == pytest.approx(expressed[inside].mean())
+
+
+def test_the_scores_of_markers_are_those_of_the_page(merged):
+    from unsplit.report.collect import Source, collect
+
+    found = unsplit.anndata.markers(merged, use_raw=False, n_genes=30)
+    assert set(found[found["cluster"] == "2 + 10"]["gene"]) >= {f"gene {i}" for i in range(15)}
+    codes = merged.obs["unsplit"].cat.codes.to_numpy()
+    kept = collect(Source(merged.X.toarray(), codes, 2, merged.var_names.tolist()))
+    scores = (kept.means[0] - kept.means[1]) / kept.spread
+    page = dict(zip(kept.feature_names, scores, strict=True))
+    assert [page[gene] for gene in found["gene"]] == pytest.approx(
+        found["score"] * np.where(found["cluster"] == "2 + 10", 1, -1), rel=1e-4
+    )
+
+
+def test_markers_take_a_layer_and_renamed_clusters_and_say_what_is_wrong(merged):
+    adata = merged.copy()
+    usual = unsplit.anndata.markers(adata)
+    adata.layers["logged"], adata.X = adata.X, adata.layers["counts"]
+    adata.obs["unsplit"] = adata.obs["unsplit"].cat.rename_categories(["T cells", "B cells"])
+    renamed = unsplit.anndata.markers(adata, layer="logged")
+    assert renamed["gene"].tolist() == usual["gene"].tolist()
+    assert set(renamed["cluster"]) == {"T cells", "B cells"}
+    for wrong, words in {
+        ("counts", None): "layer 'counts' of adata must hold log-normalised expression",
+        (None, False): "X of adata must hold log-normalised expression",
+        ("logged", True): "name two sources",
+        ("other", None): "no layer 'other'",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            unsplit.anndata.markers(adata, layer=wrong[0], use_raw=wrong[1])
+    with pytest.raises(InputError, match="no longer holds the clusters"):
+        unsplit.anndata.markers(adata[adata.obs["unsplit"] == "T cells"])
+    adata.obs["unsplit"] = merged.obs["unsplit"].cat.reorder_categories(["3 + 4", "2 + 10"])
+    pd.testing.assert_frame_equal(unsplit.anndata.markers(adata), usual)
+    del adata.raw
+    with pytest.raises(InputError, match="adata has no raw"):
+        unsplit.anndata.markers(adata, use_raw=True)
+
+
+def test_one_cluster_that_is_left_has_no_markers_and_says_why(merged):
+    from sklearn.cluster import KMeans
+
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    cut = KMeans(4, n_init=1, random_state=0).fit_predict(X).astype(str)
+    adata = anndata.AnnData(np.abs(X), {"leiden": cut}, obsm={"X_pca": X})
+    unsplit.anndata.merge(adata, **QUICK)
+    known = adata.uns["unsplit"]["how_separated"]
+    assert known.startswith("The data do not look like separated groups")
+    assert unsplit.anndata.markers(adata).empty
+    assert "how_separated" not in merged.uns["unsplit"]
 
 
 def test_a_merged_cluster_has_the_colour_of_its_largest_member():
@@ -356,12 +484,9 @@ def test_one_group_has_no_dendrogram_and_removes_that_of_an_earlier_merge():
 
 
 def test_names_of_many_members_are_short_and_names_that_clash_differ():
-    from unsplit.anndata import _merged_names
-
     names = ["a", "b", "c", "d", "e", "a + b"]
-    members = [np.array([0, 1]), np.array([2, 3, 4]), np.array([5])]
-    assert _merged_names(names, members) == ["a + b", "c + d + e", "a + b'"]
-    assert _merged_names(names, [np.arange(5)]) == ["a + b + c + 2 more"]
+    assert merged_names(names, np.array([0, 0, 1, 1, 1, 2])) == ["a + b", "c + d + e", "a + b'"]
+    assert merged_names(names[:5], np.zeros(5, int)) == ["a + b + c + 2 more"]
 
 
 def test_a_merge_can_be_merged_again(merged):

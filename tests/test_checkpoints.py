@@ -141,7 +141,7 @@ def test_without_a_seed_the_drawn_one_is_kept(at_every_epoch, monkeypatch, tmp_p
             unsplit.pairwise_tvd(
                 X, LABELS, training=unsplit.TrainConfig(epochs=3), cv=2, checkpoint=tmp_path
             )
-    seed = Checkpoint(tmp_path).seed()
+    seed = Checkpoint(tmp_path).seeded(None)
     again = unsplit.pairwise_tvd(
         X, LABELS, training=unsplit.TrainConfig(epochs=3), cv=2, checkpoint=tmp_path
     )
@@ -305,9 +305,10 @@ def test_a_checkpoint_must_be_a_folder(tmp_path):
         unsplit.pairwise_tvd(X, LABELS, checkpoint=tmp_path / "file")
 
 
-def test_writing_takes_a_small_part_of_the_time(tmp_path):
+def test_writing_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
     now = [0.0]
-    file = Checkpoint(tmp_path, clock=lambda: now[0])
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
+    file = Checkpoint(tmp_path)
     assert not file.due()
     now[0] = checkpoints.EVERY
     assert file.due()
@@ -349,7 +350,7 @@ def test_states_come_back_as_they_were(tmp_path):
     assert found["a"] == {"b": [1, 2.5, None]}
     assert found["nan"] == float("inf")
     assert np.array_equal(found["array"], np.eye(2))
-    assert Checkpoint(tmp_path).seed() == 3
+    assert Checkpoint(tmp_path).seeded(None) == 3
 
 
 @pytest.mark.parametrize("name", ["training.npz"])
@@ -449,7 +450,7 @@ def test_ctrl_c_in_training_says_what_is_kept(monkeypatch):
         "unsplit: interrupted while training; out.checkpoint keeps what was done so far (the "
         "same command goes on from there), and out was not made\n"
     )
-    seed = Checkpoint("out.checkpoint").seed()
+    seed = Checkpoint("out.checkpoint").seeded(None)
     told = command(*typed, "--json")
     succeeds(told)
     events = [json.loads(line) for line in told.stderr.splitlines()]

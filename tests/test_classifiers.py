@@ -29,6 +29,7 @@ from unsplit.devices import private_randomness
 from unsplit.networks.backbones.classifiers import Classifier, ClassifierNetwork
 from unsplit.networks.registry import CLASSIFIERS, build_network, recipe_for
 from unsplit.networks.training.group import Fold
+from unsplit.networks.training.loop import Training
 from unsplit.pairwise.heldout_scores import Trained, best_of, heldout_scores
 from unsplit.selection import Candidate
 
@@ -123,21 +124,15 @@ def test_priors_of_the_user_are_taken_off():
     torch.testing.assert_close(*found, atol=1e-3, rtol=1e-3)
 
 
-def test_a_cluster_without_training_rows_is_the_least_likely():
+def test_before_the_fit_all_clusters_tie():
     X, y = datasets.gaussians([[0.0], [5.0]], 20)
     with private_randomness(0):
         classifier = Classifier(GaussianNB())
-    network = ClassifierNetwork(torch.nn.Identity(), classifier, 4, 100)
+    network = ClassifierNetwork(torch.nn.Identity(), classifier, 2, 100)
     x = torch.from_numpy(X).float()
-    assert torch.equal(network(x), torch.zeros(40, 4))  # not fitted: all tie
-    classifier.fit(x, np.where(y == 0, 1, 3))
-    scores = network(x)
-    least = scores[:, [1, 3]].min(dim=1).values
-    assert torch.equal(scores[:, 0], least)
-    assert torch.equal(scores[:, 2], least)
-    assert scores[:, [1, 3]].argmax(dim=1).tolist() == y.tolist()
-    classifier.fit(x, np.full(40, 2))  # and if there is one cluster only
-    assert torch.equal(classifier(x)[:, 0], classifier(x)[:, 2])
+    assert torch.equal(network(x), torch.zeros(40, 2))
+    classifier.fit(x, y)
+    assert network(x).argmax(dim=1).tolist() == y.tolist()
 
 
 def test_clusters_of_one_and_two_give_no_warning():
@@ -243,7 +238,8 @@ def trained(four, names):
             networks = [build_network(rows, fold, recipe, 4, "softmax") for fold in folds]
             rng = np.random.default_rng(0)
             config = unsplit.TrainConfig(epochs=3).over(recipe.training)
-            scores, history = heldout_scores(networks, rows, Parts.cut(y), folds, config, rng)
+            training = Training(networks, rows, torch.from_numpy(y), folds, config, rng)
+            scores, history = heldout_scores(training, Parts.cut(y))
         found.append(Trained(str(name), recipe.training, networks, scores, history))
     return (rows, Parts.cut(y), folds), found
 

@@ -27,9 +27,11 @@ from tests.cli_cases import (
     unsplit,
     write_data,
 )
-from tests.merging_cases import same_merges
+from tests.merging_cases import partition_of, same_merges
 from unsplit.cli import program
-from unsplit.report.summary import of_merge, of_review
+from unsplit.cli.console import Console
+from unsplit.cli.outputs import print_result
+from unsplit.report.summary import _pair, of_merge
 
 TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
 FILES = [*TABLES, "tree.npz", "result.json", "manifest.json"]
@@ -69,13 +71,15 @@ def test_merge_writes_what_the_library_gives(expected):
     succeeds(merge())
     tree, labels = library.MergeTree.load("out/tree.npz"), read_csv("out/labels.csv")
     assert same_merges(tree, expected.tree_)
-    new = expected.tree_.labels(LABELS)
+    names, refined = expected.tree_.names, labels.pop("refined")
     assert labels == {
         "id": [f"r{i}" for i in range(len(LABELS))],
         "old": [str(label) for label in LABELS],
-        "new": [str(label) for label in new],
-        "refined": [str(label) for label in expected.refined_labels_],
+        "new": [names[number] for number in expected.tree_.labels(LABELS)],
     }
+    assert partition_of(refined) == partition_of(expected.refined_labels_.tolist())
+    # A refined cluster is called after the merged one of most of its observations.
+    assert np.mean(np.array(refined) == labels["new"]) > 0.9
     np.testing.assert_array_equal(np.load("out/linkage.npy"), expected.tree_.linkage)
     assert sch.is_valid_linkage(np.load("out/linkage.npy"))
     distances = library.PairwiseTVD.load("out/distances.npz")
@@ -109,7 +113,8 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
     assert result["typed"].startswith("merge data.csv --labels cluster --out out --seed 0")
     counts = {"n_observations": 160, "n_features": 2, "n_initial": 4, "n_noise": 0, "n_clusters": 2}
     assert result.items() >= counts.items()
-    assert result["mapping"] == {"0": 0, "1": 0, "2": 1, "3": 1}
+    together = {"0": "0 + 1", "1": "0 + 1", "2": "2 + 3", "3": "2 + 3"}
+    assert result["mapping"] == together
     assert result["mean_accuracy"] == expected.pairwise_.mean_accuracy
     assert result["stopped"] == library.MergeTree.load("out/tree.npz").stopped
     tvd = [float(value) for value in read_csv("out/merges.csv")["tvd"]]
@@ -125,19 +130,16 @@ def test_result_has_all_that_is_needed_to_judge_and_to_repeat(expected):
 
 def test_closing_words_say_what_happened_and_where_it_is():
     lines = succeeds(merge("--n-clusters", 2)).splitlines()
-    assert lines[0] == "Merged 4 clusters into 2, as requested."
-    assert lines[1] == (
-        "Without a requested number, 20 re-merges of resampled data leave 2 clusters."
-    )
-    assert lines[3].startswith(("Last pair merged: 0 and 1, TVD", "Last pair merged: 2 and 3, TVD"))
-    assert lines[5].startswith("First pair kept apart: (0 + 1) and (2 + 3), TVD 1.000 (95% ")
-    merges = read_csv("out/merges.csv")
-    assert merges["why"][1] == lines[4].strip()
-    assert lines[6].strip() == "because 2 clusters were requested"
-    assert "clear for all 3 pairs" in lines[8]
-    assert lines[9] == "Used 2 features: 'x', 'y'."
-    assert lines[-1] == f"Files in out/: {', '.join(FILES)}"
-    assert len(lines) == 12
+    assert lines == [
+        "Merged 4 clusters into 2, as requested.",
+        "  Without a requested number, 20 re-merges of resampled data leave 2 clusters.",
+        "  The evidence is clear for all 3 pairs in review.csv.",
+        "",
+        "Used 2 features: 'x', 'y'.",
+        "",
+        f"Files in out/: labels.csv, review.csv, distances.npz, linkage.npy and "
+        f"{len(FILES) - 4} more.",
+    ]
 
 
 def test_closing_words_say_that_neighbours_decided_about_a_partition():
@@ -146,14 +148,14 @@ def test_closing_words_say_that_neighbours_decided_about_a_partition():
     result = merge()
     lines = succeeds(result).splitlines()
     assert lines[0] == "Merged 4 clusters into 2."
-    assert lines[1] == f"Merging stopped because {read_json('out/result.json')['stopped']}."
-    assert lines[2] == "20 re-merges of resampled data leave 2 clusters."
-    assert "cut out of the same features" in lines[3]
-    assert "neighbours" in lines[4]
+    assert lines[1] == f"  Merging stopped because {read_json('out/result.json')['stopped']}."
+    assert lines[2] == "  20 re-merges of resampled data leave 2 clusters."
+    assert "cut out of the features" in lines[4]
+    assert "neighbours decided" in lines[4]
     assert result.stderr == ""  # the usual case is not worth a warning
 
 
-def test_closing_words_name_the_first_unclear_pairs():
+def test_closing_words_name_the_first_unclear_pair():
     labels = LABELS.copy()
     labels[labels == 3] = np.arange(40) // 3 + 3  # clusters of three
     write_data(labels=labels)
@@ -163,38 +165,47 @@ def test_closing_words_name_the_first_unclear_pairs():
     assert review["verdict"][:n_unclear] == ["unclear"] * n_unclear
     n_pairs = len(review["verdict"])
     assert n_unclear >= 3
-    start = next(i for i, line in enumerate(lines) if "review.csv" in line)
-    assert f"{n_unclear} of {n_pairs} pairs" in lines[start]
-    assert "unclear" in lines[start]
-    rows = zip(lines[start + 1 : start + 4], review["done"], review["tvd"], strict=False)
-    for line, done, tvd in rows:
-        assert line.startswith(f"  {done}")
-        assert f" TVD {float(tvd):.3f} (" in line
-    assert lines[start + 4].startswith("Used 2 features")
+    said = next(line for line in lines if "review.csv" in line)
+    assert said.startswith(f"  {n_unclear} of {n_pairs} pairs are unclear and come first")
+    assert said.endswith(f"({review['done'][0]}).")
     one = library.merge(np.array([[0, 0.4], [0.4, 0]]), n_clusters=1)
-    assert "1 of 1 pair:" in of_review(one)[0]
+    assert "1 of 1 pair is unclear and comes first" in of_merge(one, 0)[-1]
 
 
 def test_closing_words_where_all_or_nothing_was_merged():
     D = np.array([[0, 0.4], [0.4, 0]])
     apart, one = library.merge(D, max_tvd=0.3), library.merge(D, n_clusters=1)
-    result, stopped, _, pair, why = of_merge(apart, 0)
+    result, stopped, unclear = of_merge(apart, 0)
     assert result == "Merged nothing: all 2 clusters stayed apart."
     assert apart.stopped in stopped
-    assert pair == "First pair kept apart: 0 and 1, distance 0.400"
-    assert "0.3" in why
-    result, noise, _, pair, why = of_merge(one, 1, requested=True)
+    assert unclear.endswith("look at 0 and 1 (kept apart).")
+    result, unclear, noise = of_merge(one, 1, requested=True)
     assert result == "Merged 2 clusters into 1, as requested."
-    assert noise.startswith("1 observation ")
+    assert noise.startswith("  1 observation ")
     assert "noise" in noise
-    assert pair == "Last pair merged: 0 and 1, distance 0.400"
-    assert why.strip() == one.merges[0].why
+    assert unclear.endswith("look at 0 and 1 (merged).")
 
 
 def test_large_clusters_are_shortened():
     D = np.ones((6, 6)) - np.eye(6)
-    last = of_merge(library.merge(D, n_clusters=1), 0)[-2]
-    assert "(0 + 1 + 2 + 2 more) and 5" in last
+    tree = library.merge(D, n_clusters=1)
+    assert "(0 + 1 + 2 + 2 more) and 5" in _pair(tree, tree.merges[-1])
+
+
+def test_a_terminal_gets_a_bold_answer_and_no_line_that_is_too_long(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    write_data()
+    merge()
+    words = "  every pair differs --labels-from elsewhere and other-words-with-hyphens here."
+    print_result(Path("out/result.json"), ["Merged 4.", words], Console(progress=False))
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == "\x1b[1mMerged 4.\x1b[0m"
+    assert all(len(line) <= 40 for line in rest)
+    said = rest[: rest.index("")]
+    assert " ".join(line.strip() for line in said) == words.strip()
+    assert all(line.startswith("  ") for line in said)
+    assert "--labels-from" in " ".join(said).split()
 
 
 def test_json_is_the_file_and_nothing_else():
@@ -232,7 +243,7 @@ def test_noise_is_written_as_given_and_stays_noise():
     out = succeeds(merge("--n-clusters", 2))
     written = read_csv("out/labels.csv")
     assert [written["old"][i] for i in (0, 50, 1)] == ["", "-1", "a"]
-    assert [written["new"][i] for i in (0, 50, 1)] == ["-1", "-1", "0"]
+    assert [written["new"][i] for i in (0, 50, 1)] == ["-1", "-1", "a"]
     assert read_json("out/result.json")["n_noise"] == 2
     assert out.startswith("Merged nothing: all 2 clusters stayed apart, as requested.\n")
     assert "2 observations labelled as noise" in out
@@ -267,7 +278,8 @@ def test_every_kind_of_file_gives_the_same(kind, expected):
         frame = pd.DataFrame(X, columns=["x", "y"])
         frame.to_parquet(name) if kind == "parquet" else frame.to_csv(name, sep="\t", index=False)
     succeeds(merge(data=name, labels="labels.txt"))
-    mapping = {str(old): new for old, new in expected.tree_.mapping.items()}
+    tree = expected.tree_
+    mapping = {str(old): tree.names[new] for old, new in tree.mapping.items()}
     assert read_json("out/result.json")["mapping"] == mapping
     assert read_csv("out/labels.csv")["id"] == [str(i) for i in range(160)]
 

@@ -55,7 +55,7 @@ def test_distances_are_those_of_the_library():
         f"{first.cluster_a}", "and", f"{first.cluster_b}", f"{first.tvd:.3f}",
         f"{first.low:.3f}", "to", f"{first.high:.3f}", f"{first.p_adjusted:.2g}",
     ]  # fmt: skip
-    assert lines[-1] == "Files in out/: distances.npz, pairs.csv, distances.json, manifest.json"
+    assert lines[-1] == "Files in out/: pairs.csv, distances.npz, distances.json, manifest.json."
     json_only = unsplit("distances", *where, "--json")
     assert succeeds(json_only) == Path("out/distances.json").read_text(encoding="utf-8")
 
@@ -135,3 +135,15 @@ def test_overcluster_speaks_json():
         "n_noise": 133,
         "sizes": {"0": 9, "1": 9, "2": 9},
     }
+
+
+def test_overcluster_needs_no_method_and_takes_short_options():
+    succeeds(unsplit("overcluster", "data.csv", "--drop", "cluster", "-o", "c.csv", "--seed", 0))
+    given = ("--method", "k-means", "--out", "d.csv", "--seed", 0)
+    succeeds(unsplit("overcluster", "data.csv", "--drop", "cluster", *given))
+    assert Path("c.csv").read_bytes() == Path("d.csv").read_bytes()
+    by_size = ("--drop", "cluster", "--n-clusters", 3, "--size", 5, "-o", "e.csv", "--json")
+    told = json.loads(succeeds(unsplit("overcluster", "data.csv", *by_size)))
+    assert told["settings"]["method"] == "greedy"
+    succeeds(unsplit("merge", "data.csv", "-l", "cluster", "-o", "out", *QUICK))
+    assert read_json("out/result.json")["labels"] == "cluster"

@@ -62,12 +62,12 @@ def test_unreadable_files(refuses):
         "cells.npy has no files of a supported type (images: … sounds: … point clouds: …); put the "
         "files of each cluster into a subfolder …",
     )
-    Path("table.csv").write_bytes(b"x,y,cluster\n\xff\xfe,2,3\n")
+    Path("table.csv").write_bytes(b"x,y,cluster\n\xff\xfe,2,3\0\n")
     refuses(merge(data="table.csv"), "table.csv is not text in UTF-8; save it again as UTF-8.")
-    Path("cells.xlsx").write_bytes(b"PK")
+    Path("cells.xls").write_bytes(b"PK")
     refuses(
-        merge(data="cells.xlsx"),
-        "cells.xlsx has an unsupported file type; supported are … .csv …",
+        merge(data="cells.xls"),
+        "cells.xls has an unsupported file type; supported are … .csv …",
     )
 
 
@@ -98,7 +98,7 @@ def test_missing_values(refuses):
     refuses(
         merge(),
         "data.csv has missing or infinite values (1 in column 'y'); remove those rows or fill in "
-        "the values first.",
+        "the values first, or use --missing drop or --missing median.",
     )
 
 

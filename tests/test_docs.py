@@ -109,7 +109,7 @@ def test_every_example_is_in_the_gallery():
 
 def test_every_picture_is_on_a_page():
     shown = "".join(path.read_text("utf-8") for path in PAGES)
-    for path in (ROOT / "docs" / "images").rglob("*.png"):
+    for path in (ROOT / "docs" / "images").rglob("*.???"):
         assert f"images/{path.relative_to(ROOT / 'docs' / 'images')}" in shown, path.name
 
 

@@ -73,7 +73,7 @@ def test_statistics_of_other_weights_would_not_do():
     (network,) = networks_of(normed, rows, folds[:1])
     group = Group([network], folds[:1], 0.05, 0.0)
     batches = torch.from_numpy(np.random.default_rng(0).choice(folds[0].train, (10, 1, 64)))
-    group.run(batches, rows, y, averaging=0.99)
+    group.run(batches, rows, y)
     present, mean = (net.backbone[-1][1].running_var for net in (network, group.means[0]))
     assert not torch.allclose(present, mean, rtol=0.2)
 
@@ -133,18 +133,18 @@ def test_other_things_learned_on_the_way_are_kept():
 def test_one_network_alone_is_asked_like_several_stacked(n):
     rows, y, folds = problem()
     networks = networks_of("mlp", rows, folds[:n])
-    group = Group(networks, folds[:n], 1e-3, 0.0)
+    group = Group(networks, folds[:n], 1e-3, 0.0, averaging=0.5)
     before = copy.deepcopy(networks[0].state_dict())
     rng = np.random.default_rng(0)
     batches = torch.from_numpy(np.stack([rng.choice(f.train, (10, 32)) for f in folds[:n]], 1))
-    first, second = (group.run(batches, rows, y, averaging=0.5) for _ in range(2))
+    first, second = (group.run(batches, rows, y) for _ in range(2))
     assert second < first < np.log(3) + 1e-3
     assert group.steps_taken == 20
     found = group.validation_accuracy(rows, y)
     assert found.shape == (n,)
     assert (found > 0.7).all()
     group.keep(np.ones(n, bool))
-    group.run(batches, rows, y, averaging=0.5)
+    group.run(batches, rows, y)
     group.restore()
     assert not any(network.training for network in networks)
     assert any(not torch.equal(v, before[k]) for k, v in networks[0].state_dict().items())
@@ -161,7 +161,8 @@ def test_alone_and_stacked_learn_the_same():
         networks = networks_of("mlp", rows, folds)
         config = replace(RECIPES["mlp"].training, batch_folds=stacked, epochs=1)
         rng = np.random.default_rng(0)
-        scores, _ = heldout_scores(networks, rows, Parts.cut(y.numpy()), folds, config, rng)
+        training = Training(networks, rows, y, folds, config, rng)
+        scores, _ = heldout_scores(training, Parts.cut(y.numpy()))
         found[stacked] = scores.dense()
     assert np.abs(found[True] - found[False]).max() < 1e-3 * found[True].std()
 
@@ -221,7 +222,7 @@ def test_a_loss_that_is_no_number_is_reported(n):
     batches = torch.from_numpy(np.stack([np.resize(f.train, (3, 20)) for f in folds[:n]], 1))
     message = "the loss became nan within 3 steps .* extreme values, .* lower learning_rate"
     with pytest.raises(InputError, match=message):
-        group.run(batches, rows, y, averaging=0.99)
+        group.run(batches, rows, y)
 
 
 @pytest.mark.parametrize("n", [1, 3])

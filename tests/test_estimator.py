@@ -133,7 +133,7 @@ def test_where_scores_say_nothing_clusters_count_by_their_size(merger, monkeypat
     sizes = np.array([10, 20, 30, 40, 50, 60])
     monkeypatch.setattr(merger, "pairwise_", replace(merger.pairwise_, sizes=sizes))
     tie = SimpleNamespace(log_posterior=lambda X: np.zeros((len(X), 6)))
-    monkeypatch.setattr(merger, "_scorer", tie)
+    monkeypatch.setattr(merger, "_fitted", tie)
     expected = np.bincount(merger.tree_.groups, sizes) / sizes.sum()
     np.testing.assert_allclose(merger.predict_proba([[0.0, 0.0]])[0], expected)
 
@@ -218,7 +218,7 @@ def test_pickled_it_predicts_the_same_and_leaves_the_data_behind(merger, halves)
     X, _ = halves
     copy = pickle.loads(pickle.dumps(merger))
     assert np.array_equal(copy.predict(X), merger.predict(X))
-    assert len(merger._scorer.like) == 1
+    assert len(merger._fitted.rows) == 1
 
 
 def test_a_merger_reports_without_arguments_until_it_is_loaded(merger, halves):

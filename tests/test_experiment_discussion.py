@@ -18,7 +18,7 @@ from experiments.discussion.summary import correlation, in_words, where
 from experiments.discussion.tables import table
 from experiments.discussion.training import NEVER, run_choosing, run_stopping
 from unsplit import InputError, TrainConfig
-from unsplit.pairwise import heldout_scores as heldout
+from unsplit.pairwise import api as estimates
 
 TINY = Size(3, 20, 10)
 
@@ -115,8 +115,8 @@ def test_every_training_is_counted(strategy, monkeypatch):
         trainings.append(1)
         return training(*arguments, **named)
 
-    training = heldout.Training
-    monkeypatch.setattr(heldout, "Training", counting)
+    training = estimates.Training
+    monkeypatch.setattr(estimates, "Training", counting)
     found = run_merging(given, strategy, 0, "cpu", 2)
     assert found["trainings"] == (2 if strategy == "paper" else len(trainings))
     assert len(trainings) == 1

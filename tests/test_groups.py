@@ -22,6 +22,7 @@ from unsplit import (
     pairwise_tvd,
     read,
 )
+from unsplit.data.labels import Parts
 from unsplit.data.rows.kinds import nearer_than_later, warn_of_order
 from unsplit.errors import DependenceWarning, SmallClusterWarning
 from unsplit.merging.api import _drawn
@@ -199,12 +200,16 @@ def test_groups_of_one_observation_change_no_error_and_no_p_value():
     np.testing.assert_allclose(single.p_value, plain.p_value, atol=1e-12)
 
 
+def parts_of(cluster, group, sizes):
+    """Parts of these sizes, as if their rows were known."""
+    return Parts(np.repeat(np.arange(len(sizes)), sizes), cluster, group)
+
+
 def test_few_groups_that_agree_are_no_certainty():
     hits = np.array([[0.5, 1.0], [0.5, 1.0], [0.5, 1.0], [1.0, 0.5], [1.0, 0.5], [1.0, 0.5]])
     cluster, sizes = np.repeat([0, 1], 3), np.full(6, 1000)
-    found = effective_numbers(
-        hits, cluster, np.arange(6), sizes, np.array([[0.5, 1.0], [1.0, 0.5]])
-    )
+    rate = np.array([[0.5, 1.0], [1.0, 0.5]])
+    found = effective_numbers(hits, parts_of(cluster, np.arange(6), sizes), rate)
     assert found[0, 1] == pytest.approx(3.0)
 
 
@@ -218,7 +223,7 @@ def test_groups_in_both_clusters_widen_errors_if_they_rise_and_fall_together():
         hits = np.full((40, 2), 0.5)
         hits[:20, 1], hits[20:, 0] = 0.7 + effect, 0.7 + sign * effect
         apart, both = (
-            effective_numbers(hits, cluster, g, sizes, rate)[0, 1]
+            effective_numbers(hits, parts_of(cluster, g, sizes), rate)[0, 1]
             for g in (np.arange(40), np.tile(np.arange(20), 2))
         )
         numbers[sign] = both / apart
@@ -239,7 +244,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say(n_groups, mean):
         hits[groups, 1 - cluster] = rng.binomial(size, rates) / size
         rate = np.full((2, 2), 0.5)
         rate[0, 1], rate[1, 0] = hits[:n_groups, 1].mean(), hits[n_groups:, 0].mean()
-        n = effective_numbers(hits, cluster, groups, np.full(2 * n_groups, size), rate)
+        parts = parts_of(cluster, groups, np.full(2 * n_groups, size))
+        n = effective_numbers(hits, parts, rate)
         low, high = stats.accuracy_interval(stats.Hits.of(rate, n), 0.95)
         inside += low[0, 1] <= mean <= high[0, 1]
     assert inside / repeats >= 0.92
@@ -571,7 +577,7 @@ def test_the_command_holds_out_groups(table):
 def test_merge_takes_groups(table):
     where = ("data.csv", "--labels", "cluster", "--groups", "track", "--out", "out", "--seed", 3)
     succeeds(unsplit("merge", *where, "--device", "cpu"))
-    assert read_json("out/result.json")["mapping"] == {"0": 0, "1": 0, "2": 1}
+    assert read_json("out/result.json")["mapping"] == {"0": "0 + 1", "1": "0 + 1", "2": "2"}
     assert read_json("out/result.json")["groups"] == "track"
 
 

@@ -195,10 +195,10 @@ ERRORS = [
 @pytest.mark.parametrize("most", [29, 8])
 def test_when_memory_runs_out_the_batch_is_computed_in_parts(error, most):
     group, *rest = group_of(1000, error)
-    expected = group.run(*rest, 0.99)
+    expected = group.run(*rest)
     short, *rest = group_of(most, error)
     with pytest.warns(OutOfMemoryWarning, match="batches of 30 observations are now computed in"):
-        loss = short.run(*rest, 0.99)
+        loss = short.run(*rest)
     assert short.parts == (2 if most == 29 else 4)
     assert short.steps_taken == group.steps_taken
     assert loss == pytest.approx(expected, rel=1e-5)
@@ -210,23 +210,23 @@ def test_when_memory_runs_out_the_batch_is_computed_in_parts(error, most):
 
 def test_stacked_networks_are_computed_in_parts_too():
     group, *rest = group_of(1000, MemoryError(), 2)
-    expected = group.run(*rest, 0.99)
+    expected = group.run(*rest)
     short, *rest = group_of(20, MemoryError(), 2)
     with pytest.warns(OutOfMemoryWarning, match="ran out in training, so batches"):
-        assert short.run(*rest, 0.99) == pytest.approx(expected, rel=1e-5)
+        assert short.run(*rest) == pytest.approx(expected, rel=1e-5)
 
 
 def test_memory_that_not_even_a_few_observations_fit_into_is_an_error():
     group, *rest = group_of(1, MemoryError())
     with pytest.warns(OutOfMemoryWarning), pytest.raises(MemoryError):
-        group.run(*rest, 0.99)
+        group.run(*rest)
     assert group.steps_taken == 0
 
 
 def test_other_errors_are_not_taken_for_lack_of_memory():
     group, *rest = group_of(1, RuntimeError("shapes differ"))
     with pytest.raises(RuntimeError, match="shapes differ"):
-        group.run(*rest, 0.99)
+        group.run(*rest)
     assert group.parts == 1
 
 
@@ -260,11 +260,11 @@ def test_with_many_clusters_features_change_after_every_cluster_has_come_twice(n
     assert group.steps_of_head(9) == 9
     before = [p.detach().clone() for p in group.body()]
     batches = epoch_minibatches([f.train for f in folds[:n]], y, 9, np.random.default_rng(0))
-    group.run(batches[:9], rows, torch.from_numpy(y), 0.99)
+    group.run(batches[:9], rows, torch.from_numpy(y))
     torch.testing.assert_close(before, [p.detach() for p in group.body()], rtol=0, atol=0)
     heads = group.optimizer.params[-2:]
     assert all((p != 0).any() for p in heads)
-    group.run(batches[9:10], rows, torch.from_numpy(y), 0.99)
+    group.run(batches[9:10], rows, torch.from_numpy(y))
     assert not torch.equal(before[0], group.body()[0])
 
 

@@ -253,11 +253,11 @@ def test_review_has_every_merge_and_every_pair_left():
     apart = [["a + d", "b + c"], ["a + d", "e"], ["b + c", "e"]]
     assert sorted(map(sorted, pairs_of(review, "kept apart"))) == apart
     sizes = {"a": 30, "b": 40, "c": 50, "d": 60, "e": 70}
-    numbers = {"a": 0, "b": 1, "c": 1, "d": 0, "e": 2}
+    new = {"a": "a + d", "b": "b + c", "c": "b + c", "d": "a + d", "e": "e"}
     for side in ("left", "right"):
         names = [name.split(" + ") for name in review[side]]
         assert review[f"size_{side}"] == [sum(sizes[n] for n in part) for part in names]
-        assert review[f"new_{side}"] == [numbers[part[0]] for part in names]
+        assert review[f"new_{side}"] == [new[part[0]] for part in names]
     steps = {
         what: [s for s, d in zip(review["step"], review["done"], strict=True) if d == what]
         for what in ("merged", "kept apart")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.cluster.hierarchy import cophenet
 
 import unsplit
 from unsplit.merging.neighbours.graph import Connections, graph_of_scores
@@ -40,7 +41,8 @@ def test_both_is_average_linkage_of_the_mean_rank(cores):
     tree = unsplit.merge(result, n_clusters=1, neighbours=graph, rank_by="overlap and edges")
     both = mean_rank(result.divergence("overlap"), Connections(graph).distances())
     twin = unsplit.merge(both, n_clusters=1)
-    np.testing.assert_allclose(tree.linkage, twin.linkage)
+    # Which of two clusters is the left, and which of two equal merges comes first, may differ.
+    np.testing.assert_allclose(cophenet(tree.linkage), cophenet(twin.linkage))
     assert tree.statistic == "overlap and edges"
 
 

@@ -8,7 +8,6 @@ from unsplit.metrics import (
     category_counts,
     correct_merges,
     majority_categories,
-    mean_accuracy,
     n_unique_majorities,
     purity,
     quality,
@@ -97,12 +96,6 @@ def test_quality_of_reversed_distances_is_zero():
 def test_quality_needs_both_kinds_of_pairs(majorities, found):
     with pytest.raises(InputError, match=f"majorities must .* only pairs of {found}; pass"):
         quality(np.zeros((3, 3)), majorities)
-
-
-def test_mean_accuracy_is_the_mean_of_the_upper_triangle():
-    # The diagonal and the lower triangle must not count.
-    matrix = np.array([[9.0, 0.6, 0.7], [9.0, 9.0, 1.0], [9.0, 9.0, 9.0]])
-    assert mean_accuracy(matrix) == pytest.approx((0.6 + 0.7 + 1.0) / 3)
 
 
 def test_correct_merges_numbers_new_clusters_as_scipy_does():

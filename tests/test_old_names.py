@@ -20,12 +20,12 @@ FUNCTIONS = {
 def test_an_option_that_is_gone_says_what_to_write(name):
     with pytest.raises(InputError) as refusal:
         unsplit.ClusterMerger(**{name: 1})
-    assert str(refusal.value) == f"{name} is gone; {PYTHON_OPTIONS[name]}."
+    assert str(refusal.value) == f"{name} is no option here; {PYTHON_OPTIONS[name]}."
 
 
 @pytest.mark.parametrize("function", sorted(FUNCTIONS))
 def test_every_function_says_so_and_other_unknown_options_are_as_ever(function):
-    with pytest.raises(InputError, match=r"holdout is gone; write cv=0\.2"):
+    with pytest.raises(InputError, match=r"holdout is no option here; write cv=0\.2"):
         FUNCTIONS[function](holdout=0.3)
     with pytest.raises(TypeError, match="hold_out"):
         FUNCTIONS[function](hold_out=0.3)

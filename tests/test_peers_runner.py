@@ -204,6 +204,13 @@ def test_page_says_what_a_setting_changes(tmp_path):
     assert "cv=3" not in tables.overview(scores, "automatic")
 
 
+def test_brief_table_has_the_half_held_back_and_no_costs(tmp_path):
+    scores = scores_of([line(CHOSEN, "unsplit", 0.9), line(HELD, "unsplit", 0.5)], tmp_path)
+    table = tables.overview(scores, "automatic", brief=True)
+    assert "| method | trials | ARI | held back | unsplit, same trials |" in table
+    assert rows_of(table)["unsplit"] == ["2", "0.700", "0.500", "0.700"]
+
+
 def test_page_has_every_family_and_the_trials_of_the_first_benchmark(tmp_path):
     found = [
         line(CHOSEN, "unsplit", 0.9),
@@ -214,23 +221,28 @@ def test_page_has_every_family_and_the_trials_of_the_first_benchmark(tmp_path):
         line("uniform, 50-d", "unsplit", 0.0),
     ]
     found += [line(CHOSEN, "unsplit", 1.0, mode="best cut")]
-    text = page.page(scores_of(found, tmp_path), tmp_path)
+    scores = scores_of(found, tmp_path)
+    text, tables_text = page.page(scores, tmp_path), page.every_table(scores)
+    assert (tmp_path / "held_back.png").stat().st_size > 0
     real, rest = text.split("## Batteries")
+    assert "a mean adjusted Rand index of – on real data" in real
     assert "2 trials of 2 data sets. `auto` reaches a mean ARI of **0.700**: 0.900 on the" in real
     assert "**0.500** on those held back. No peer has been run" in real
     assert "not knowing the number costs 30.0%" in real
     assert "1 trials of 1 data sets. `auto` reaches a mean ARI of **0.300**" in rest
-    assert "`auto` leaves one in 0 of 1 trials" in rest
-    assert "| this release | 3 | 0.733 |" in rest
-    assert "| random split, real | 0.800 |" in rest
-    assert "nan" not in text
+    assert "one cluster is left in 0 of 1 trials" in rest
+    assert "random splits 0.800, refined – (the bound: –)." in rest
+    assert text.count("<details") == text.count("</details>") > 3
+    assert "| this release | 3 | 0.733 |" in tables_text
+    assert "| random split, real | 0.800 |" in tables_text
+    assert "nan" not in text + tables_text
 
 
 def test_page_is_written_where_it_is_asked_for(tmp_path, monkeypatch):
     scores_of([line(HELD, "unsplit", 0.5)], tmp_path)
-    out = tmp_path / "page.md"
-    monkeypatch.setattr(
-        "sys.argv", ["page", "--results", str(tmp_path / "results.jsonl.gz"), "--out", str(out)]
-    )
+    out, all_tables = tmp_path / "page.md", tmp_path / "README.md"
+    arguments = ["--results", tmp_path / "results.jsonl.gz", "--out", out, "--tables", all_tables]
+    monkeypatch.setattr("sys.argv", ["page", *map(str, arguments)])
     page.main()
+    assert all_tables.read_text(encoding="utf-8").startswith("# Every table")
     assert "## Simulated groups\n\nOurs has not been run here." in out.read_text(encoding="utf-8")

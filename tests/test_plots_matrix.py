@@ -7,7 +7,7 @@ from unsplit import plots
 from unsplit.errors import InputError
 from unsplit.pairwise.divergences import ScoreCounts
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.plots.matrix import matrix_of
+from unsplit.plots.figures import matrix_of
 
 
 def test_distances_are_in_the_order_of_the_tree():

@@ -162,9 +162,9 @@ def test_a_very_large_head_is_never_made_as_a_whole_before_the_end(sent, monkeyp
     with computing_with(ranks):
         network = build_network(rows, fold, RECIPES["mlp"], 6, "pairwise")
         assert network.head.weight.is_meta
-        group = Sharded([network], [fold], 1e-3, 0.0, ranks)
+        group = Sharded([network], [fold], ranks, 1e-3, 0.0, 0.9)
         assert isinstance(group.optimizer, LargeHeadAdamW)
-        loss = group.run(batch.view(1, 1, 32), rows, torch.arange(40) % 6, 0.9)
+        loss = group.run(batch.view(1, 1, 32), rows, torch.arange(40) % 6)
         # All scores are zero at first, and the other half of the clusters adds nothing here.
         assert loss == pytest.approx(np.log(2) / 2, rel=0.05)
         group.keep(np.array([True]))
@@ -172,7 +172,7 @@ def test_a_very_large_head_is_never_made_as_a_whole_before_the_end(sent, monkeyp
         (network_state,) = state["networks"]
         assert state["moments"]["head.weight"]["exp_avg"].shape == (6, 256)
         assert state["moments"]["head.weight"]["row_avg_sq"].shape == (6, 1)
-        again = Sharded([network], [fold], 1e-3, 0.0, ranks)
+        again = Sharded([network], [fold], ranks, 1e-3, 0.0, 0.9)
         again.load(state)
         assert torch.equal(
             again.state()["networks"][0]["weights"]["head.weight"],
@@ -188,7 +188,7 @@ def test_a_step_sends_what_the_plan_says(sent):
     rows, fold = observations(rng.standard_normal((40, 3)), CPU), Fold(index, index, index)
     clusters = torch.arange(40) % 6
     network = build_network(rows, fold, RECIPES["mlp"], 6, "softmax")
-    group = Sharded([network], [fold], 1e-3, 0.0, Ranks(0, 2))
+    group = Sharded([network], [fold], Ranks(0, 2), 1e-3, 0.0)
     batch = torch.arange(32)
     before = {name: value.clone() for name, value in tensors_of(group.present[0]).items()}
     group.gradients(batch, rows.take(group.taken(batch)), rows, clusters)

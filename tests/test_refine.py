@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_wine, make_blobs
 from sklearn.metrics import adjusted_rand_score
+from sklearn.preprocessing import StandardScaler
 
 from unsplit import ClusterMerger, InputError, TrainConfig, merge, neighbour_graph, refine
+from unsplit.errors import PartitionWarning
 from unsplit.merging.neighbours.refine import Moving
 
 
@@ -190,6 +192,34 @@ def test_mistaken_labels_are_corrected():
     assert adjusted_rand_score(truth, merger.refined_labels_) > before + 0.1
     given = refine(merger.labels_, merger.neighbours_, distances=merger.pairwise_)
     assert (given == merger.refined_labels_).all()
+
+
+@pytest.mark.filterwarnings("ignore:column 12 of X holds most")
+def test_labels_that_are_right_already_stay():
+    X, truth = load_wine(return_X_y=True)
+    scaled = StandardScaler().fit_transform(X)
+    merger = ClusterMerger(random_state=0).fit(scaled, initial_labels=truth)
+    assert merger.n_clusters_ == 3
+    assert (merger.refined_labels_ == truth).all()
+    # Neighbours alone would not leave them.
+    alone = refine(merger.labels_, merger.neighbours_)
+    assert adjusted_rand_score(truth, alone) < 0.9
+    # Of unscaled wine the neighbours are those by proline alone, and tests decide.
+    with pytest.warns(PartitionWarning, match="do not follow the features"):
+        merger = ClusterMerger(random_state=0).fit(X, initial_labels=truth)
+    assert (merger.refined_labels_ == truth).all()
+    alone = refine(merger.labels_, merger.neighbours_)
+    assert adjusted_rand_score(truth, alone) < 0.6
+
+
+@pytest.mark.filterwarnings("ignore:the clusters do not follow")
+def test_mistakes_in_labels_that_were_not_split_are_corrected():
+    X, truth = make_blobs([200] * 3, 6, centers=4 * np.eye(3, 6), random_state=0)
+    labels = split_at_random(truth, 0.2) // 3
+    merger = ClusterMerger(3, training=TrainConfig(epochs=10), random_state=0)
+    merger.fit(X, initial_labels=labels)
+    before = adjusted_rand_score(truth, merger.labels_)
+    assert adjusted_rand_score(truth, merger.refined_labels_) > before + 0.1
 
 
 def test_distances_of_another_kind_are_refused():

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def test_every_dependency_is_pinned_within_its_range():
             version = pinned[canonicalize_name(requirement.name)]
             assert requirement.specifier.contains(version), requirement
     assert len(wanted) > 30
+
+
+def test_the_documentation_installs_extras_that_exist():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = [re.findall(r"unsplit\[([\w,]+)\]", page.read_text("utf-8")) for page in pages]
+    extras = {extra for page in named for text in page for extra in text.split(",")}
+    assert "tables" in extras
+    assert extras <= set(PROJECT["project"]["optional-dependencies"])
 
 
 def test_users_get_an_anndata_that_can_write_the_strings_of_their_pandas():
@@ -133,3 +142,28 @@ def test_the_citation_is_of_this_version_and_names_the_paper():
         "Granitzer",
     ]
     assert paper["title"] in " ".join((ROOT / "README.md").read_text("utf-8").split())
+
+
+def test_pinned_versions_suit_each_other():
+    """What pip can install together, on every supported version of Python."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    pinned = {canonicalize_name(p.name): str(p.specifier).removeprefix("==") for p in pins}
+    n_compared = 0
+    for name, version in pinned.items():
+        try:
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        if found.version.partition("+")[0] != version:
+            continue
+        for text in found.requires or ():
+            needed = Requirement(text)
+            for python in ("3.11", "3.12", "3.13"):
+                here = {"extra": "", "python_version": python, "python_full_version": f"{python}.0"}
+                if needed.marker and not needed.marker.evaluate(here):
+                    continue
+                other = pinned.get(canonicalize_name(needed.name))
+                assert other is None or needed.specifier.contains(other, prereleases=True), text
+                n_compared += other is not None
+    assert n_compared > 200

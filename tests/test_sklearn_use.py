@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 import unsplit
 from examples.grid_search import GRID, search, table
 from unsplit import ClusterMerger, InputError
+from unsplit.errors import InputWarning
 from unsplit.overclustering import artificial
 
 QUICK = {"training": unsplit.TrainConfig(epochs=4), "cv": 2, "device": "cpu", "random_state": 0}
@@ -110,3 +111,101 @@ def test_the_example_tries_the_whole_grid():
     assert len(rows) == 1 + np.prod([len(values) for values in GRID.values()])
     scores = [float(row.split()[-1]) for row in rows[1:]]
     assert scores == sorted(scores, reverse=True)
+
+
+# What people type
+
+
+def test_a_profile_of_each_merged_cluster(wines, fitted):
+    X, _ = wines
+    table = X[["hue", "ash"]].assign(
+        cellar=np.where(np.arange(len(X)) % 3, "north", "south"),
+        sweet=X["proline"] > 0,
+        bottled=pd.date_range("2001-02-03", periods=len(X)),
+    )
+    found = fitted.describe(table)
+    assert found.index.tolist() == [0, 1, 2]
+    assert found.columns.names == ["feature", "statistic"]
+    for cluster in range(3):
+        inside = table[fitted.labels_ == cluster]
+        quartiles = found.loc[cluster, "hue"]
+        assert quartiles.index.tolist() == ["25%", "50%", "75%"]
+        np.testing.assert_allclose(
+            quartiles.astype(float), inside["hue"].quantile([0.25, 0.5, 0.75])
+        )
+        assert found.loc[cluster, ("cellar", "north")] == (inside["cellar"] == "north").mean()
+        assert found.loc[cluster, ("sweet", True)] == inside["sweet"].mean()
+        assert found.loc[cluster, ("bottled", "50%")] == inside["bottled"].quantile(0.5)
+
+
+def test_a_profile_without_noise_and_missing_values(wines):
+    X, labels = wines
+    labels = labels.where(np.arange(len(X)) % 10 > 0, -1)
+    merger = ClusterMerger(3, **QUICK).fit(X, initial_labels=labels)
+    table = pd.DataFrame({"hue": X["hue"], "id": X.index, "kind": ["u", None] * (len(X) // 2)})
+    found = merger.describe(table.assign(hue=table["hue"].where(table["kind"] == "u")))
+    inside = (merger.labels_ == 1) & (table["kind"] == "u")
+    assert found.loc[1, ("hue", "50%")] == table["hue"][inside].median()
+    assert found["kind"].columns.tolist() == ["u"]
+    assert (found["kind"] == 1).all(axis=None)
+    assert found["id"].shape == (3, 10)
+    with pytest.raises(
+        InputError, match="one row for each of the 178 observations of fit, got 177"
+    ):
+        merger.describe(table[1:])
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda df, labels: ClusterMerger().fit(df, initial_labels="cluster"),
+            "labels must be one label per observation, got the text 'cluster'; pass the column "
+            "itself, such as df['cluster'], and leave it out of X.",
+        ),
+        (
+            lambda df, labels: unsplit.merge(df, labels),
+            "or merge observations with unsplit.ClusterMerger().fit(X, initial_labels=labels).",
+        ),
+        (
+            lambda df, labels: unsplit.merge(df, labels=labels),
+            "labels is no option here; "
+            "write unsplit.ClusterMerger().fit(X, initial_labels=labels).",
+        ),
+        (
+            lambda df, labels: ClusterMerger().fit(
+                pd.DataFrame({"when": pd.date_range("2001-02-03", periods=len(df))}),
+                initial_labels=labels,
+            ),
+            "X must hold numbers, got dates or durations of type datetime64[ns]; turn them into "
+            "numbers first, for example days since the first date.",
+        ),
+        (
+            lambda df, labels: ClusterMerger().fit(
+                df.assign(kind=pd.Categorical(["u", "v"] * (len(df) // 2))), initial_labels=labels
+            ),
+            "X must hold numbers, got 'u' in row 0, column 'kind'; encode text, categories "
+            "(pandas.get_dummies) and dates as numbers first, or leave such columns out.",
+        ),
+    ],
+)
+def test_what_people_type_is_answered_with_the_line_to_write(call, sentence, wines):
+    with pytest.raises(InputError) as refusal:
+        call(*wines)
+    assert str(refusal.value).endswith(sentence)
+
+
+def test_distances_passed_as_features_are_warned_of(wines):
+    X, labels = wines
+    far = np.linalg.norm(X.to_numpy()[:, None] - X.to_numpy(), axis=2)
+    with pytest.warns(InputWarning, match="X is square and symmetric with zeros on its diagonal"):
+        ClusterMerger(3, **QUICK).fit(far, initial_labels=labels)
+    with pytest.warns(InputWarning, match="X is square and symmetric with zeros on its diagonal"):
+        unsplit.pairwise_tvd(far, labels, cv=2, training=QUICK["training"])
+
+
+def test_a_page_has_the_names_of_the_columns(wines, fitted):
+    X, labels = wines
+    page = fitted.tree_.report(fitted.pairwise_, X, labels).html
+    assert '"proline"' in page
+    assert "feature 0" not in page

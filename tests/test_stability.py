@@ -171,9 +171,27 @@ def test_tables_and_words_have_it(touching):
 
 def test_summary_and_page_say_how_many_clusters_are_left(touching):
     sentence = "20 re-merges of resampled data leave 1 to 2 clusters."
-    assert sentence in summary.of_merge(touching, n_noise=0)
-    assert answer(touching, 0, None)["sentences"][1] == sentence
+    assert f"  {sentence}" in summary.of_merge(touching, n_noise=0)
+    assert sentence in answer(touching, 0, None)["sentences"]
     assert touching.cut(n_clusters=3).how_stable == sentence
+
+
+def test_everything_says_if_the_data_hardly_look_like_separated_groups(touching, separate):
+    known = touching.how_separated
+    assert known.startswith("The data hardly look like separated groups: the evidence is unclear")
+    assert "for 1 of 1 pairs of clusters that were kept apart. If you know" in known
+    assert f"  {known}" in summary.of_merge(touching, n_noise=0)
+    assert known in answer(touching, 0, None)["sentences"]
+    assert described_tree(touching)["how_separated"] == known
+    assert known in repr(touching)
+    one = merged(pieces([0, 1.6, 3.2], 60))
+    assert one.n_clusters == 1
+    assert one.how_separated.startswith("The data do not look like separated groups: all clusters")
+    # Said only of what the neighbours decided, and not of what was asked for.
+    asked = merged(TOUCHING, n_clusters=2)
+    for tree in (separate, asked, touching.cut(n_clusters=3), merge([[0, 0.5], [0.5, 0]], 1)):
+        assert tree.how_separated is None
+        assert "separated" not in " ".join(summary.of_merge(tree, n_noise=0)) + repr(tree)
 
 
 def test_saved_and_loaded(touching, tmp_path):

@@ -18,7 +18,6 @@ from unsplit.networks.training.loop import (
     Training,
     judge_of,
     mean_of_others,
-    own,
 )
 from unsplit.pairwise.heldout_scores import (
     crossfit_folds,
@@ -46,7 +45,8 @@ def fit(batch_folds, seed=0, epochs=MAX_EPOCHS):
     networks = networks_for(rows, folds)
     config = TrainConfig(batch_folds=batch_folds, epochs=epochs)
     rng = np.random.default_rng(seed)
-    return heldout_scores(networks, rows, Parts.cut(y), folds, config, rng)
+    training = Training(networks, rows, torch.from_numpy(y), folds, config, rng)
+    return heldout_scores(training, Parts.cut(y))
 
 
 def test_stopping_judges_a_fold_by_the_other_folds():
@@ -99,14 +99,14 @@ def test_cross_fitting_and_the_holdout_choose_the_judge():
     crossfit, single = crossfit_folds(y, 4, rng), [holdout_fold(y, 0.2, rng)]
     few = crossfit_folds(y[y < 3], 4, rng)  # fewer than four clusters
     assert judge_of(crossfit) is mean_of_others
-    assert judge_of(single) is own
-    assert judge_of(few) is own
+    assert judge_of(single) is np.asarray
+    assert judge_of(few) is np.asarray
     assert not single[0].validates_on_test
     assert not any(fold.validates_on_test for fold in few)
 
 
 def test_stopping_can_judge_a_fold_by_its_validation_rows():
-    stopping = Stopping(1, patience=2, judge=own)
+    stopping = Stopping(1, patience=2, judge=np.asarray)
     curve = [0.6, 0.8, 0.7, 0.8, 0.9]
     kept = [bool(stopping.step(np.array([a]))[0]) for a in curve]
     assert kept == [True, True, False, False, True]
@@ -200,7 +200,8 @@ def test_unequal_clusters_are_balanced():
     rows = observations(X, CPU)
     folds = crossfit_folds(y, 5, rng)
     networks = networks_for(rows, folds, k=2)
-    scores, _ = heldout_scores(networks, rows, Parts.cut(y), folds, TrainConfig(), rng)
+    training = Training(networks, rows, torch.from_numpy(y), folds, TrainConfig(), rng)
+    scores, _ = heldout_scores(training, Parts.cut(y))
     dense = scores.dense()
     predicted_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 1].mean()
     hit_small = (dense[:, 0] > dense[:, 1])[scores.clusters == 0].mean()

@@ -11,7 +11,8 @@ from tests.wasserstein_cases import clusters_at, normal
 from unsplit import MergeTree, merge
 from unsplit.errors import InputError
 from unsplit.pairwise import lipschitz_maps
-from unsplit.pairwise.wasserstein import FORMAT, PairwiseWasserstein, pairwise_wasserstein
+from unsplit.pairwise.lipschitz_maps import pairwise_wasserstein
+from unsplit.pairwise.wasserstein import FORMAT, PairwiseWasserstein
 
 # Known distances.
 

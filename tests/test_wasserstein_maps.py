@@ -9,6 +9,7 @@ from tests.wasserstein_cases import clusters_at, exact, normal
 from unsplit.pairwise import lipschitz_maps as lipschitz
 from unsplit.pairwise.heldout_scores import crossfit_folds
 from unsplit.pairwise.lipschitz_maps import (
+    Given,
     LipschitzMaps,
     cluster_means,
     fold_coordinates,
@@ -24,7 +25,7 @@ def trained_maps(x, clusters, n_folds=3, n_maps=2, epochs=2, seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         maps = LipschitzMaps(n_folds, n_maps, x.shape[1])
-    means, history = lipschitz.train(maps, x, clusters, folds, epochs, rng)
+    means, history = lipschitz.train(Given(maps, x, clusters, folds), epochs, rng)
     return maps, x, folds, means, history
 
 
@@ -141,7 +142,7 @@ def random_means(rng, n_models=2, n_maps=2, k=4):
 def test_cluster_means_are_means(overlapping, monkeypatch):
     clusters, maps, x, folds, *_ = overlapping
     monkeypatch.setattr(lipschitz, "ROWS_AT_ONCE", 50)
-    found, counts = cluster_means(maps, x, clusters, [fold.test for fold in folds])
+    found, counts = cluster_means(Given(maps, x, clusters, folds), [fold.test for fold in folds])
     pairs = list(zip(of_each_map(found), of_each_map(maps(x[None])), strict=True))
     assert len(pairs) == 7
     for f, i in np.ndindex(3, 4):
@@ -226,7 +227,7 @@ def test_values_and_errors_are_those_of_a_loop_over_pairs(overlapping):
     rng = np.random.default_rng(0)
     choice = np.triu(rng.integers(0, 7, (3, 4, 4)), 1)
     choice = choice + choice.swapaxes(1, 2)
-    sums = lipschitz.heldout_sums(maps, x, clusters, folds, means, choice)
+    sums = lipschitz.heldout_sums(Given(maps, x, clusters, folds), means, choice)
     value, stderr = lipschitz.combine_folds(*sums)
     expected, plain = loops_over_pairs(clusters, maps, x, folds, choice)
     np.testing.assert_allclose(value, expected, atol=1e-5)
@@ -239,7 +240,7 @@ def test_no_fold_exceeds_exact_transport_between_its_heldout_samples(overlapping
     clusters, maps, x, folds, means, _ = overlapping
     for b in range(7):
         choice = np.where(np.eye(4, dtype=bool), 0, b)[None].repeat(3, axis=0)
-        first, _, counts = lipschitz.heldout_sums(maps, x, clusters, folds, means, choice)
+        first, _, counts = lipschitz.heldout_sums(Given(maps, x, clusters, folds), means, choice)
         side = first / counts[:, :, None]
         for f, i, j in np.ndindex(3, 4, 4):
             test = [folds[f].test[clusters[folds[f].test] == c] for c in (i, j)]
@@ -252,13 +253,13 @@ def test_the_identity_is_taken_where_trained_maps_only_learned_their_rows():
     apart = lengths(means)
     upper = np.triu_indices(5, 1)
     assert (apart[:, 1:].max(axis=1) > apart[:, 0])[:, *upper].mean() > 0.9
-    choice = lipschitz.choose_maps(maps, x, clusters, folds, means)
+    choice = lipschitz.choose_maps(Given(maps, x, clusters, folds), means)
     assert (choice[:, *upper] == 0).mean() > 0.5
 
 
 def test_trained_maps_are_taken_where_means_say_nothing(overlapping):
     clusters, maps, x, folds, means, _ = overlapping
-    choice = lipschitz.choose_maps(maps, x, clusters, folds, means)
+    choice = lipschitz.choose_maps(Given(maps, x, clusters, folds), means)
     assert (choice[:, 0, 2] > 0).all()
     np.testing.assert_array_equal(choice, choice.swapaxes(1, 2))
     np.testing.assert_array_equal(choice[:, range(4), range(4)], 0)
@@ -267,17 +268,19 @@ def test_trained_maps_are_taken_where_means_say_nothing(overlapping):
 def test_rows_that_are_counted_have_no_say_in_the_choice(overlapping):
     clusters, maps, x, folds, means, _ = overlapping
     assert all(fold_.validates_on_test for fold_ in folds)
-    choice = lipschitz.choose_maps(maps, x, clusters, folds, means)
+    choice = lipschitz.choose_maps(Given(maps, x, clusters, folds), means)
     moved = x.clone()
     moved[folds[0].test] = x[folds[0].test].mean(dim=0)  # trained maps now gain nothing there
-    again = lipschitz.choose_maps(maps, moved, clusters, folds, means)
+    again = lipschitz.choose_maps(Given(maps, moved, clusters, folds), means)
     np.testing.assert_array_equal(again[0], choice[0])
     assert (again[1:] != choice[1:]).any()
 
 
 def test_choice_of_maps_is_that_of_a_loop(overlapping):
     clusters, maps, x, folds, means, _ = overlapping
-    validated, _ = cluster_means(maps, x, clusters, [fold_.validation for fold_ in folds])
+    validated, _ = cluster_means(
+        Given(maps, x, clusters, folds), [fold_.validation for fold_ in folds]
+    )
     length = lengths(means)
     of_maps = list(zip(of_each_map(means), of_each_map(validated), strict=True))
     pairs = list(zip(*np.triu_indices(4, 1), strict=True))
@@ -298,6 +301,6 @@ def test_choice_of_maps_is_that_of_a_loop(overlapping):
                 others = np.mean([lost[kind, g] for g in range(3) if g != f])
                 worth |= {b: length[f, b, i, j] - others for b in kinds[kind]}
             expected[f, i, j] = expected[f, j, i] = max(worth, key=worth.get)
-    choice = lipschitz.choose_maps(maps, x, clusters, folds, means)
+    choice = lipschitz.choose_maps(Given(maps, x, clusters, folds), means)
     np.testing.assert_array_equal(choice, expected)
     assert len(set(choice.ravel())) > 2

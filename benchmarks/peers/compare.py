@@ -48,7 +48,7 @@ def with_ours(scores: Sequence[Score], mode: str) -> dict[str, list[tuple[Score,
 
 
 def difference(pairs: Sequence[tuple[Score, Score]]) -> float:
-    """How much better than ours, on the average."""
+    """How much better than ours, on average."""
     return mean(score.ari - ours.ari for score, ours in pairs)
 
 

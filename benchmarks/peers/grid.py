@@ -25,7 +25,7 @@ WORKS = (*METHODS, BOUND)
 
 # Fewer groups are cut as if they were five: two moons cut into four cannot be put together again.
 FEWEST = 5
-# Clusters of fewer observations on the average say nothing.
+# Clusters of fewer observations on average say nothing.
 SMALLEST_MEAN = 6
 
 

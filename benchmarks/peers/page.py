@@ -1,6 +1,6 @@
-"""The page that the results make: docs/benchmark.md and its figure.
+"""The pages that the results make: docs/benchmark.md with its figures, and every table.
 
-python -m benchmarks.peers.page [--results FILE] [--out docs/benchmark.md]
+python -m benchmarks.peers.page [--results FILE] [--out docs/benchmark.md] [--tables FILE]
 """
 
 import argparse
@@ -20,7 +20,7 @@ from benchmarks.peers.compare import (
     mean_of,
     sets_behind,
 )
-from benchmarks.peers.figure import draw_initial_number, of_initial_number
+from benchmarks.peers.figure import draw_held_back, draw_initial_number, of_initial_number
 from benchmarks.peers.grid import FACTORS
 from benchmarks.peers.overclusterings import FROM_GROUPS
 from benchmarks.peers.problems.families import CHOSEN_ON, FAMILIES, HELD_BACK
@@ -35,15 +35,20 @@ from benchmarks.peers.texts import (
     FIRST,
     HEAD,
     MODES,
+    READING,
     REAL,
     SETTINGS,
     SPLITS,
+    TABLES,
     TRIED,
+    WHY,
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Problems that the first benchmark did not have.
 LATER = frozenset((*FAMILIES["battery"], *MORE_REAL, "uniform, 50-d"))
+# Families of which some data sets were held back.
+SHOWN_FAMILIES = ("real", "battery", "simulated")
 ABOUT_FAMILY = {"real": REAL, "battery": BATTERY}
 
 
@@ -101,31 +106,52 @@ def summary_of_structureless(scores: Sequence[Score]) -> str:
     ours = [s for s in scores if (s.method, s.mode) == (OURS, "automatic")]
     whole = sum(s.number == 1 for s in ours)
     return (
-        f"There is one group, so the ARI is 1 where one cluster is left and else 0. `auto` leaves "
-        f"one in {whole} of {len(ours)} trials."
+        f"Where there is no structure, one cluster is left in {whole} of {len(ours)} trials, as it "
+        f"should be."
     )
 
 
+def summary_of_splits(scores: Sequence[Score]) -> str:
+    """How well splits of the true groups are put together again."""
+    parts = []
+    for kind in sorted({s.overclustering for s in scores}):
+        here = [s for s in scores if s.overclustering == kind and s.family != "structureless"]
+        auto, refined = (mean_of(here, name, "automatic") for name in (OURS, REFINED))
+        cut = _number(mean_of(here, BOUND, "bound"))
+        parts.append(f"{kind}s {_number(auto)}, refined {_number(refined)} (the bound: {cut})")
+    return f"Mean ARI of `auto` where there are groups: {'; '.join(parts)}."
+
+
 def family_section(family: str, scores: Sequence[Score]) -> list[str]:
-    """All tables of one family."""
+    """What was found for one family, with folded tables."""
     title = f"## {FAMILY_TITLES[family]}"
     if not any(s.method == OURS for s in scores):
         return [title, "Ours has not been run here."]
-    if family == "structureless":
-        mode = "automatic"
-        return [title, summary_of_structureless(scores), overview(scores, mode), by_problem(scores)]
     parts = [title, *([ABOUT_FAMILY[family]] if family in ABOUT_FAMILY else [])]
-    parts += [summary(scores)]
-    for mode, name in MODES.items():
-        parts += [f"### {name}", overview(scores, mode)]
-    parts += ["### By data set", by_problem(scores)]
+    parts += [(summary_of_structureless if family == "structureless" else summary)(scores)]
+    parts += [folded(MODES["automatic"], overview(scores, "automatic", brief=True))]
     return [*parts, *where_short(family, scores)]
 
 
+def folded(title: str, text: str) -> str:
+    """Text that is shown by a click."""
+    return f'<details markdown="1"><summary>{title}</summary>\n\n{text}\n\n</details>'
+
+
+def family_tables(family: str, scores: Sequence[Score]) -> list[str]:
+    """All tables of one family, and what was tried where a peer is ahead."""
+    modes = ["automatic"] if family == "structureless" else list(MODES)
+    parts = [f"## {FAMILY_TITLES[family]}"]
+    for mode in modes:
+        parts += [f"### {MODES[mode]}", overview(scores, mode)]
+    parts += ["### By data set", by_problem(scores)]
+    return [*parts, *(["### What was tried", TRIED[family]] if family in TRIED else [])]
+
+
 def where_short(family: str, scores: Sequence[Score]) -> list[str]:
-    """On which sets the best peer is ahead, and what was tried."""
+    """On which sets the best peer is ahead, and why."""
     best = best_peer(scores, "automatic")
-    if family not in TRIED or best is None:
+    if family not in WHY or best is None:
         return []
     behind = [
         f"{b.problem.removeprefix('battery: ')} by {b.by:.2f} ({b.number:.1f})"
@@ -142,7 +168,7 @@ def where_short(family: str, scores: Sequence[Score]) -> list[str]:
     sentence += (
         f" Over all data sets it is {side} by {abs(by.mean()):.3f} ± {error:.3f} (standard error)."
     )
-    return ["### Where it falls short", sentence, TRIED[family]]
+    return ["### Where it falls short", sentence, WHY[family]]
 
 
 def first_benchmark(scores: Sequence[Score]) -> list[str]:
@@ -166,28 +192,69 @@ def splits(scores: Sequence[Score]) -> list[str]:
     return parts
 
 
-def page(scores: Sequence[Score], images: Path) -> str:
-    """The whole page; its figure goes into the folder of images."""
+def answer(scores: Sequence[Score]) -> str:
+    """The three sentences at the top, about data held back when rules were chosen."""
+    held = [s for s in scores if s.half == HELD_BACK]
+    here = [[s for s in held if s.family == family] for family in SHOWN_FAMILIES]
+    found = [(mean_of(part, REFINED, "automatic"), best_peer(part, "automatic")) for part in here]
+    names = [FAMILY_TITLES[family].lower() for family in SHOWN_FAMILIES]
+    ours = ", ".join(f"{_number(x)} on {name}" for (x, _), name in zip(found, names, strict=True))
+    peers = "; ".join(
+        f"{best.name} ({_number(best.ari)}) on {name}"
+        for (_, best), name in zip(found, names, strict=True)
+        if best is not None
+    )
+    free = [s for s in scores if s.family == "structureless"]
+    return (
+        f"On data that were held back when its rules were chosen, Unsplit without any setting and "
+        f"with refined labels reaches a mean adjusted Rand index of {ours}. The best of the others "
+        f"there: {peers}; most of the others cluster from scratch, without an over-clustering to "
+        f"respect. {summary_of_structureless(free)}"
+    )
+
+
+def sorted_out(scores: Sequence[Score]) -> tuple[list[Score], list[Score]]:
+    """Scores of the main grid: of clusterings that were found, and of splits of the true groups."""
     main = [s for s in scores if s.is_main]
     found = [s for s in main if s.overclustering not in FROM_GROUPS]
-    parts = [f"{HEAD} {about_bound(main)}"]
+    return found, [s for s in main if s.overclustering in FROM_GROUPS]
+
+
+def page(scores: Sequence[Score], images: Path) -> str:
+    """The page for readers; its figures go into the folder of images."""
+    found, split = sorted_out(scores)
+    draw_held_back(found, images / "held_back.png")
+    parts = [HEAD, answer(found), f"{READING} {about_bound(found + split)}".strip()]
     for family in FAMILIES:
         parts += family_section(family, [s for s in found if s.family == family])
-    parts += first_benchmark(scores)
-    parts += splits([s for s in main if s.overclustering in FROM_GROUPS])
+    parts += ["## Random and noisy splits", SPLITS, summary_of_splits(split)]
     if len({s.factor for s in of_initial_number(scores)}) > 2:  # a line needs some points
         draw_initial_number(scores, images / "initial_number.png")
-        parts += ["## How many clusters to start from", "![](images/initial_number.png)"]
-    return "\n\n".join([*parts, "## Settings", SETTINGS, settings(main), ABOUT]) + "\n"
+        title, picture = "How many clusters to start from", "images/initial_number.png"
+        parts += [f"## {title}", f"![{title}]({picture})"]
+    parts += ["## Settings", SETTINGS, folded("The table", settings(found + split))]
+    return "\n\n".join([*parts, "## What was compared", folded("The list", ABOUT)]) + "\n"
+
+
+def every_table(scores: Sequence[Score]) -> str:
+    """All tables."""
+    found, split = sorted_out(scores)
+    parts = [TABLES]
+    for family in FAMILIES:
+        here = [s for s in found if s.family == family]
+        parts += family_tables(family, here) if here else []
+    return "\n\n".join([*parts, *first_benchmark(scores), *splits(split)]) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--out", type=Path, default=DOCS / "benchmark.md")
+    parser.add_argument("--tables", type=Path, default=Path(__file__).parent / "README.md")
     args = parser.parse_args()
-    text = page(read_scores(args.results), args.out.parent / "images")
-    args.out.write_text(text, encoding="utf-8")
+    scores = read_scores(args.results)
+    args.out.write_text(page(scores, args.out.parent / "images"), encoding="utf-8")
+    args.tables.write_text(every_table(scores), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks import markdown
 from benchmarks.peers.compare import CHANGED, OURS, REFINED, difference, mean, mean_of, with_ours
-from benchmarks.peers.problems.families import HALVES
+from benchmarks.peers.problems.families import HALVES, HELD_BACK
 from benchmarks.peers.read import Score
 from benchmarks.peers.scoring import BOUND
 from benchmarks.peers.texts import LAST_RELEASE, LAST_RELEASE_TRIALS, MODES
@@ -27,19 +27,21 @@ BESIDE = (
 )
 
 
-def overview(scores: Sequence[Score], mode: str) -> str:
+def overview(scores: Sequence[Score], mode: str, *, brief: bool = False) -> str:
     """All methods in one mode, best first, with ours on the very same over-clusterings.
 
-    The halves have columns of their own where both are there.
+    The halves have columns of their own where both are there; a brief table has only the half that
+    was held back, and no costs.
     """
     changed = changed_settings(scores)
     pairs = {name: found for name, found in with_ours(scores, mode).items() if name not in changed}
-    halves = HALVES if len({s.half for s in scores}) == len(HALVES) else ()
+    both = len({s.half for s in scores}) == len(HALVES)
+    halves = [half for half in HALVES if both and (half == HELD_BACK or not brief)]
     rows = [
-        (name, len(found), *_aris(found, halves), *_costs(found))
+        (name, len(found), *_aris(found, halves), *(() if brief else _costs(found)))
         for name, found in sorted(pairs.items(), key=lambda item: -difference(item[1]))
     ]
-    costs = ["number / true", "seconds"]
+    costs = [] if brief else ["number / true", "seconds"]
     return table(["method", "trials", "ARI", *halves, "unsplit, same trials", *costs], rows)
 
 

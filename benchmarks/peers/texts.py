@@ -19,42 +19,48 @@ LAST_RELEASE_TRIALS = 363
 
 HEAD = """# Merging over-clusterings: the benchmark
 
-Written by `python -m benchmarks.peers.page` from benchmarks/peers/results.jsonl.gz, which
-`python -m benchmarks.peers` makes; do not edit.
+<!-- Written by `python -m benchmarks.peers.page` from benchmarks/peers/results.jsonl.gz, which
+`python -m benchmarks.peers` makes; do not edit. -->
+
+![Mean adjusted Rand index on data held back, method by method](images/held_back.png)"""
+
+READING = """The repository has every table, data set by data set, with seconds and numbers of
+clusters: benchmarks/peers/README.md. `python -m benchmarks.peers` runs the benchmark.
+
+## How to read the tables
 
 **Two halves.** Our rules and their limits were chosen on one half of the data sets and are reported
-on the other: *chosen on* and *held back*. Within each family of data, every second set in
+on the other: *chosen on* and *held back*. Within each family of data every second set in
 alphabetical order is held back; 33 sets that were added later (30 batteries, three real ones)
-alternate among themselves, so no older set changed its half. Data without structure are all in the
-first half. The rules of earlier releases had been compared on all of the real and simulated data,
-before there were halves; the batteries came later. For this release the held-back half was looked
-at once before the limits of the neck were set, and the rule for wholes among clusters split at
-random was made after seeing random splits of both halves. The weights of edges, the vote of
-neighbours and the two ways to rank pairs came next; they were chosen on the first half and on
-simulations of our own alone, and so were the allowance for a standard error and refined labels. We
-then let parts of a cluster move together: first attempts were tried on both halves, and the final
-version was chosen on the first half only. That initial clusters across a gap are cut was chosen on
-the first half and on simulations of our own alone. Simulated data that keep the shape of every
-feature, and saddles instead of HDBSCAN's opinion, came last; their limits were chosen on the first
-half and on data without structure, but how far a wide neck counts was chosen with the other half in
-sight.
+alternate among themselves. Data without structure are all in the first half. The held-back half is
+not untouched. Rules of earlier releases had been compared on all real and simulated data. For
+this release it was looked at once before the limits of the neck were set; the rule for wholes
+among clusters split at random was made after seeing random splits of both halves; first attempts to
+move parts of clusters were tried on both; and how far a wide neck counts was chosen with it in
+sight. Everything else was chosen on the first half, on data without structure, and on simulations
+of our own.
 
-**How to read the tables.** A trial is a data set, over-clustered in one way into one number of
-clusters, with one seed (`--seeds 1`). Columns are mean adjusted Rand indices (ARI) over trials.
-*Unsplit, same trials* is Unsplit's score on just the trials that this method completed, so short
-rows stay comparable; rows are sorted by the difference. *number / true* is a geometric mean.
-*Seconds* are medians on one core, at one initial number of clusters. Greedy clusters leave half of
-the observations out, and methods that merge are scored on the rest; those that cluster from
-scratch, on all.
+**A trial** is a data set, over-clustered in one way into one number of clusters, with one seed.
+Columns are mean adjusted Rand indices (ARI) over trials. *Unsplit, same trials* is Unsplit's score
+on just the trials that this method completed, so short rows stay comparable; rows are sorted by the
+difference. Greedy clusters leave half of the observations out; methods that merge are scored on the
+rest, those that cluster from scratch on all.
 
-**Refined.** Merging keeps every initial cluster whole. `refined_labels_` then move single
-observations to the cluster of their neighbours; in few dimensions initial clusters across a gap are
-cut. Refined labels can therefore exceed the bound. They were recorded when parts of initial
-clusters moved too, and HDBSCAN found gaps; [without](merging.md#refined-labels) they are about as
-good. Their seconds are those of `unsplit` and of refining.
+**Refined.** Merging keeps every initial cluster whole. Refined labels (`refined_labels_`) then move
+single observations to the cluster of their neighbours; in few dimensions initial clusters across a
+gap are cut. They were recorded when parts of initial clusters moved too, and HDBSCAN found gaps;
+[without](merging.md#refined-labels) they are about as good.
 
 **The bound** gives each initial cluster to the group that most of its observations belong to. No
-way to merge puts more observations into their own groups."""
+way to merge puts more observations into their own groups. Refined labels can exceed it."""
+
+TABLES = """# Every table of the benchmark of peers
+
+<!-- Written by `python -m benchmarks.peers.page` from results.jsonl.gz; do not edit. -->
+
+What the words mean, and what was compared, stands in docs/benchmark.md. *number / true* is a
+geometric mean. *Seconds* are medians on one core, at one initial number of clusters; those of
+refined labels are those of `unsplit` and of refining."""
 
 BATTERY = """Small sets of public clustering batteries: shapes, rings, chains and blobs, most of
 them in two or three dimensions, and a few of UCI. They are over-clustered by k-means and Leiden.
@@ -63,26 +69,32 @@ Noise is clustered, but not scored."""
 REAL = """Over-clustered by k-means, a Gaussian mixture, Birch, Leiden and greedy dense clusters.
 Splits at random, which are made from the true groups, are further down."""
 
-# What was tried where a peer that stops by itself is ahead; the first half alone unless it says so.
-TRIED = {
-    "real": """The best cuts of the same trees are ahead of Leiden, so the stop is a part of it.
-Tried for the stop, all within 0.01 of today's rule or below it: limits in two stages, limits by the
-share of the pair, edges of random walks of two and three steps, Jaccard weights, more rounds of
-votes, other orders of merging. Leiden's own objective on the graph of the initial clusters reaches
-0.455 to 0.462, so the other part is that initial clusters stay whole, and that is what refined
-labels mend. For these, majority votes, other resolutions, weighted edges and the probabilities of
-the network were not better. Nor were moves with a free number of clusters (the steps of Leiden,
-begun with the initial clusters, and then the pair rule): 0.475 where refined labels have 0.480,
-over k-means and Leiden on ten sets, both halves; without the pair rule such moves reach 0.496, as
-Leiden does. Counting a wide neck less still, up to 1.3 instead of 1.5 times its limit, gives 0.487
-there and takes data without structure apart. Cutting the tree where its modularity is highest beats
-today's rule by 0.01 on ten sets and takes data without structure apart; where it exceeds the
-modularity of data without structure most, it loses 0.12.""",
+# Why a peer that stops by itself is ahead.
+WHY = {
+    "real": """The best cuts of the same trees are ahead of Leiden, so the stop is a part of it. The
+other part is that initial clusters stay whole, which refined labels mend.""",
     "battery": """The initial clusters of the spiral cross its arms (see the bound), so merging them
-connects the arms. Cutting them, as refined labels do, does not help there: fifteen neighbours reach
-from arm to arm, so there is no narrow neck. In cross, fuzzyx and graph the groups meet without a
-valley between them: their graph looks like that of data without structure, which must stay whole.
-Thin rings in three dimensions (atom, chainlink) come apart once where they are thinnest. Tried:
+connects the arms. In cross, fuzzyx and graph the groups meet without a valley between them: their
+graph looks like that of data without structure, which must stay whole. Thin rings in three
+dimensions (atom, chainlink) come apart once where they are thinnest.""",
+}
+
+# What was tried there; the first half alone unless it says so.
+TRIED = {
+    "real": """Tried for the stop, all within 0.01 of today's rule or below it: limits in two
+stages, limits by the share of the pair, edges of random walks of two and three steps, Jaccard
+weights, more rounds of votes, other orders of merging. Leiden's own objective on the graph of the
+initial clusters reaches 0.455 to 0.462. For refined labels, majority votes, other resolutions,
+weighted edges and the probabilities of the network were not better. Nor were moves with a free
+number of clusters (the steps of Leiden, begun with the initial clusters, and then the pair rule):
+0.475 where refined labels have 0.480, over k-means and Leiden on ten sets, both halves; without
+the pair rule such moves reach 0.496, as Leiden does. Counting a wide neck less still, up to 1.3
+instead of 1.5 times its limit, gives 0.487 there and takes data without structure apart. Cutting
+the tree where its modularity is highest beats today's rule by 0.01 on ten sets and takes data
+without structure apart; where it exceeds the modularity of data without structure most, it loses
+0.12.""",
+    "battery": """Cutting the initial clusters of the spiral, as refined labels do, does not help:
+fifteen neighbours reach from arm to arm, so there is no narrow neck. Tried:
 weights of shared neighbours for the neck, and more trust in HDBSCAN where it puts more observations
 into groups than it does in structureless data, which gains as much on some sets as it loses on
 others.""",
@@ -99,12 +111,10 @@ SETTINGS = """Every other value of a setting of `ClusterMerger` that vectors can
 better it is than the default, mean and standard error over the trials where it was run (four
 initial clusters for every true one, first seed). *Epochs*
 is an upper limit: training ends when A stops improving. `overclusterer` only matters where no
-clusters are given; the table above, by over-clustering, is about that."""
+clusters are given."""
 
-ABOUT = """## What was compared
-
-- **unsplit** is `ClusterMerger()` without a setting, and its `labels_`; *refined* are its
-  `refined_labels_`; *without neighbours* goes by the same network alone; *spectral* is
+ABOUT = """- **unsplit** is `ClusterMerger()` without a setting, and its `labels_`; *refined* are
+  its `refined_labels_`; *without neighbours* goes by the same network alone; *spectral* is
   spectral clustering of its TVDs, measured with an earlier version, as are settings named
   `statistic`, `linkage` and `strategy`: `rank_by` has replaced them.
 - **SCCAF** is a corrected re-implementation: the released package merges the wrong clusters when

@@ -116,7 +116,7 @@ def _ends(stopping: Sequence[Result]) -> Found:
 
 
 def _over_best(some: Sequence[Result]) -> float:
-    """1 − Q where A ended training over that of the length which is best on the mean."""
+    """1 − Q where A ended training over that of the length which is best on average."""
     lengths = zip(*(r["fixed"] for r in some), strict=True)
     return _ratio(_error(some), min(map(_error, lengths)))
 

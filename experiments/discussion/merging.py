@@ -21,12 +21,12 @@ from unsplit.metrics import (
     category_counts,
     correct_merges,
     majority_categories,
-    mean_accuracy,
     n_unique_majorities,
     purity,
     quality,
 )
 from unsplit.networks.training.progress import EpochRecord
+from unsplit.pairwise.statistics import mean_accuracy
 
 STATISTICS = ("tv", "lecam", "overlap")
 

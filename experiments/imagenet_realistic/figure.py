@@ -1,4 +1,4 @@
-"""Correct merges by their number: on the average, subset by subset, and by purity."""
+"""Correct merges by their number: on average, subset by subset, and by purity."""
 
 from collections.abc import Sequence
 from pathlib import Path

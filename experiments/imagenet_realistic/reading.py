@@ -162,7 +162,7 @@ def _verdict(holds: bool, weaker: bool) -> str:
 
 def _aim(results: Sequence[Result], name: str) -> Claim:
     claim = (
-        f"(Ours:) {THEIRS[name]} is on the average not below Euclidean distance at 1–{FEW} merges, "
+        f"(Ours:) {THEIRS[name]} is on average not below Euclidean distance at 1–{FEW} merges, "
         f"and clearly above it at {FEW + 1}–{MANY}."
     )
     return _own_claim(results, claim, (name, "euclidean"), _not_below_then_above)
@@ -172,7 +172,7 @@ def _not_below_then_above(ours: Table, euclidean: Table) -> tuple[str, bool]:
     gap = ours - euclidean
     least, late = gap[:, :FEW].mean(axis=0).min(), gap[:, FEW:].mean(axis=1)
     error = late.std(ddof=1) / np.sqrt(len(late)) if len(late) > 1 else np.inf
-    said = f"at least {least:+.1f}, then {late.mean():+.2f} ± {error:.2f} on the average"
+    said = f"at least {least:+.1f}, then {late.mean():+.2f} ± {error:.2f} on average"
     # Clearly: by two standard errors over the subsets.
     return said, bool(least >= 0 and late.mean() > 2 * error)
 

@@ -16,7 +16,7 @@ class Config:
     share : float
         Share of the images of each category in a draw.
     clusters_each : int
-        Initial clusters for each category, on the average.
+        Initial clusters for each category, on average.
     sizes : tuple of int
         Images of a cluster.
     regime : tuple of int

@@ -7,45 +7,56 @@
 
 import builtins
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import dendrogram
-from sklearn.metrics.cluster import contingency_matrix
+from scipy.sparse import csr_array, issparse
 
+from unsplit._typing import Index
 from unsplit.data.array_files import ContentCheck
 from unsplit.data.cells import (
     USUAL,
     Groups,
     groups_in,
+    in_memory,
     matrix_of,
-    natural,
     require_key,
 )
-from unsplit.errors import InputError, check_flag, is_whole
+from unsplit.data.labels import all_different, merged_names, named_after_origin
+from unsplit.errors import InputError, check_flag, check_whole, is_whole
 from unsplit.estimator import ClusterMerger, refined_labels_of
 from unsplit.merging.saved_merges import FORMAT as TREE_FORMAT
 from unsplit.merging.saved_merges import content_of_tree, fields_of_tree
-from unsplit.merging.tree import MergeTree
+from unsplit.merging.tree import APART, MergeTree, members_of_nodes
 from unsplit.report.api import Content, Report, clusters_of, make_page
-from unsplit.report.collect import Source, collect
-from unsplit.report.summary import of_merge, of_review
+from unsplit.report.collect import (
+    MOST_AVERAGED,
+    Source,
+    averaging,
+    collect,
+    drawn_rows,
+    means_and_spread,
+)
+from unsplit.report.summary import of_merge
 
-__all__ = ["merge", "report", "tree"]
+__all__ = ["markers", "merge", "report", "tree"]
 
-# A merged group is called after its members; of more than four, only three are named.
-MOST_NAMED = 4
 
 # Pictures that scanpy writes, and that people already know their cells by.
 PICTURES = ("X_umap", "X_tsne")
 
 # Clusters in a dendrogram; nobody can read more, and SciPy's function calls itself for each branch.
 MOST_DRAWN = 500
+
+# A marker is detected in this share of the cells of its cluster, and in so many of them.
+LEAST_SHARE, FEWEST_DETECTED = 0.1, 3
+COLUMNS = ["cluster", "other", "gene", "score", "share", "share_other", "log2_fold_change"]
 
 
 def merge(
@@ -105,7 +116,8 @@ def merge(
         ``.uns[key_added]``
             ``mapping`` (old and new clusters), ``review`` (the pairs to check, unclear ones
             first), ``tvd`` (the distances between the old clusters), ``tree`` (read it with
-            :func:`tree`), ``n_clusters``, ``stopped`` and ``params``.
+            :func:`tree`), ``n_clusters``, ``stopped`` and ``params``; ``how_separated`` is there
+            only if the cells hardly look like separated groups.
         ``.uns[f"{key_added}_colors"]``
             Each merged cluster has the colour of its largest member; not if the old clusters have
             no colours.
@@ -134,6 +146,11 @@ def merge(
             "that are merged would be lost."
         )
     check_flag("verbose", verbose)
+    if adata.isbacked and adata.is_view and not copy:
+        raise InputError(
+            "adata is a view of a file, to which nothing can be written; pass "
+            "adata.to_memory(), or copy=True."
+        )
     groups = groups_in(_column(adata, groupby))
     batch, of_cells = (
         None if key is None else np.asarray(_column(adata, key)) for key in (batch_key, groups_key)
@@ -156,8 +173,8 @@ def merge(
         adata.obs[name] = column
     adata.uns.update(uns)
     if verbose:
-        lines = of_merge(merger.tree_, merger.pairwise_.n_noise, is_whole(merger.n_clusters))
-        lines += ["", *of_review(merger.tree_, f'adata.uns["{key_added}"]["review"]')]
+        where, requested = f'adata.uns["{key_added}"]["review"]', is_whole(merger.n_clusters)
+        lines = of_merge(merger.tree_, merger.pairwise_.n_noise, requested, where)
         print(*lines, sep="\n", file=_where_scanpy_prints())
     return adata if copy else None
 
@@ -250,10 +267,134 @@ def shown_cells(source: Source, cells: Any, called: str) -> Source:
             break
     with suppress(MemoryError, InputError):  # of X, which only the page would show
         X, _ = matrix_of(cells, "X", called)
-        values = X.data if scipy.sparse.issparse(X) else X
+        values = X.data if issparse(X) else X
         if values.dtype.kind in "biuf" and np.isfinite(values).all():
             source = replace(source, shown=X, feature_names=cells.var_names)
     return source
+
+
+def markers(
+    adata: Any,
+    key: str = "unsplit",
+    *,
+    layer: str | None = None,
+    use_raw: bool | None = None,
+    n_genes: int = 10,
+) -> Any:
+    """List the genes that tell merged clusters apart, for each pair that was kept apart.
+
+    These are the pairs of ``adata.uns[key]["review"]``: those of each merged cluster and its ten
+    nearest.
+
+    Parameters
+    ----------
+    adata : AnnData
+        After :func:`merge`, with log-normalised expression.
+    key : str
+        The ``key_added`` of :func:`merge`.
+    layer : str, optional
+        The layer of ``adata`` that holds the expression, instead of ``adata.X``.
+    use_raw : bool, optional
+        Whether ``adata.raw`` holds it; by default it does if there is one and no ``layer`` is
+        named, as in scanpy.
+    n_genes : int
+        How many genes to list at most for each side of a pair.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The closest pairs come first, and of each side the genes with the highest score.
+
+        ``cluster``, ``other``
+            The side that has more of the gene, and the other one.
+        ``gene``
+            Detected in a tenth of the cells of ``cluster`` at least, and in three of them.
+        ``score``
+            The difference of the two means in standard deviations within clusters, as on the page
+            of a result: of all clusters, and at least a quarter of that of all cells.
+        ``share``, ``share_other``
+            The share of the cells of each side in which the gene is detected.
+        ``log2_fold_change``
+            Of the mean expression, as in ``scanpy.tl.rank_genes_groups``.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+    >>> counts = np.random.default_rng(0).poisson(np.where(labels[:, None] == 2, [4, 1], [1, 4]))
+    >>> adata = anndata.AnnData(np.log1p(counts), {"leiden": labels.astype(str)})
+    >>> adata.var_names, adata.obsm["X_pca"] = ["CD3E", "CD19"], X
+    >>> unsplit.anndata.merge(adata)
+    >>> unsplit.anndata.markers(adata)[["cluster", "other", "gene"]]
+      cluster  other  gene
+    0   0 + 1      2  CD19
+    1       2  0 + 1  CD3E
+    """
+    import pandas as pd
+
+    check_whole("n_genes", n_genes, 1)
+    stored, old = tree(adata, key), adata.uns[key]["mapping"]
+    column, sizes = (
+        pd.Categorical(_column(adata, key)),
+        old.groupby("new", sort=False)["n_cells"].sum(),
+    )
+    if {*column.categories} == {*sizes.index}:  # otherwise they were renamed
+        column = column.reorder_categories(sizes.index)
+    codes, names = column.codes.astype(np.int64), column.categories
+    if np.bincount(codes + 1)[1:].tolist() != sizes.tolist():
+        raise InputError(
+            f"adata.obs[{key!r}] no longer holds the clusters that the merge left; pass all cells "
+            "that were merged, or merge again."
+        )
+    place_of = dict(zip(old["old"], pd.factorize(old["new"])[0], strict=True))
+    sides = [
+        place_of[str(stored.cluster_ids[members[0]])]
+        for members in members_of_nodes(stored.merges, stored.n_initial)
+    ]
+    kept = [row.pair for row in stored.reviewed if row.done == APART]
+    rows = drawn_rows(codes, MOST_AVERAGED)
+    values, genes = _expression(adata, rows, layer, use_raw)
+    average = averaging(codes[rows], len(names))
+    means, spread, _ = means_and_spread(values, average)
+    shares = csr_array(average @ (values > 0).astype(np.float64)).toarray()
+    levels, n_cells = np.expm1(means) + 1e-9, np.diff(average.indptr)
+    found = []
+    for pair in sorted(kept, key=lambda pair: pair.statistic):
+        for a, b in permutations((sides[pair.left], sides[pair.right])):
+            score = (means[a] - means[b]) / spread
+            least = max(LEAST_SHARE, (FEWEST_DETECTED - 0.5) / n_cells[a])
+            usable = np.flatnonzero((score > 0) & (shares[a] >= least))
+            top = usable[np.argsort(-score[usable], kind="stable")[:n_genes]]
+            change = np.log2(levels[a] / levels[b])
+            of_genes = (genes, score, shares[a], shares[b], change)
+            sides_of = names[a], names[b]
+            found += [(*sides_of, *(known[gene] for known in of_genes)) for gene in top]
+    return pd.DataFrame(found, columns=COLUMNS)
+
+
+def _expression(
+    adata: Any, rows: Index, layer: str | None, use_raw: bool | None
+) -> tuple[Any, NDArray[Any]]:
+    """Log-normalised expression of some cells, and the names of the genes."""
+    where, source, found = "X", adata, adata.X
+    if layer is not None:
+        require_key("layer", layer, adata.layers.keys(), "adata", "layers")
+        where, found = f"layer {layer!r}", adata.layers[layer]
+    elif use_raw or (use_raw is None and adata.raw is not None):
+        where, source, found = "raw", adata.raw, getattr(adata.raw, "X", None)
+    if layer is not None and use_raw:
+        raise InputError("layer and use_raw name two sources of the expression; pass one of them.")
+    if found is None:
+        raise InputError(f"adata has no {where}; name the layer with log-normalised expression.")
+    values = in_memory(found)[rows]
+    present = values.data if isinstance(values, csr_array) else values
+    if not (np.isfinite(present) & (present >= 0)).all() or (present == np.rint(present)).all():
+        raise InputError(
+            f"{where} of adata must hold log-normalised expression, but it has negative, missing "
+            "or only whole numbers; call sc.pp.normalize_total and sc.pp.log1p first, or pass "
+            "another layer."
+        )
+    return values, np.asarray(source.var_names, object)
 
 
 def annotations(
@@ -276,14 +417,11 @@ def annotations(
     order = np.array([place[name] for name in groups.names])
     new = pd.factorize(tree.groups[order])[0]
     members = [np.flatnonzero(new == g) for g in range(new.max() + 1)]
-    names = _merged_names(groups.names, members)
+    names = merged_names(groups.names, new)
     sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=len(order))
     codes = np.where(groups.codes < 0, -1, new[groups.codes])
     merged = [names[g] for g in new]
     review = tree.review_table()
-    name_of = dict(zip(tree.groups[order].tolist(), merged, strict=True))
-    for side in ("new_left", "new_right"):  # not the tree's numbers, which are nowhere else
-        review[side] = [name_of[number] for number in review[side]]
     entry: dict[str, Any] = {
         "params": _plain_params(params),
         "n_clusters": len(names),
@@ -292,6 +430,8 @@ def annotations(
         "review": _frame(review),
         "tree": _stored(tree),
     }
+    if tree.how_separated is not None:
+        entry["how_separated"] = tree.how_separated
     # A sparse estimate of very many clusters has no matrix of all pairs.
     if isinstance(tvd, np.ndarray):
         entry["tvd"] = tvd[np.ix_(order, order)]
@@ -301,57 +441,28 @@ def annotations(
         found[f"{key_added}_colors"] = np.array(colours, object)
     obs = {key_added: pd.Categorical.from_codes(codes, pd.Index(names, dtype=object))}
     if refined is not None:
-        moved, origins = _named_after_origin(refined, codes)
+        moved, origins = named_after_origin(refined, codes)
         name = f"{key_added}_refined"
-        called = pd.Index(_merged_names(names, [[g] for g in origins]), dtype=object)
+        called = pd.Index(all_different([names[g] for g in origins]), dtype=object)
         obs[name] = pd.Categorical.from_codes(moved, called)
         if colours is not None:
             found[f"{name}_colors"] = np.array([colours[g] for g in origins], object)
     whole = _relabelled(tree.linkage, np.argsort(order))
     if len(order) <= MOST_DRAWN:
         found[f"{key_added}_dendrogram"] = _dendrogram(whole, groups.names, groupby)
-        if "tvd" in entry:  # what scanpy.pl.correlation_matrix shows
-            found[f"{key_added}_dendrogram"]["correlation_matrix"] = 1 - entry["tvd"]
     if 1 < len(names) <= MOST_DRAWN:
         upper = _above_the_cut(whole, tree.taken, new)
         found[f"dendrogram_{key_added}"] = _dendrogram(upper, names, key_added)
+    each = np.arange(len(order))
+    for name, of in ((f"{key_added}_dendrogram", each), (f"dendrogram_{key_added}", new)):
+        if name in found and "tvd" in entry:  # what scanpy.pl.correlation_matrix shows
+            found[name]["correlation_matrix"] = 1 - _mean_tvd(entry["tvd"], of, sizes)
     return obs, found
 
 
 def _column(adata: Any, name: str) -> Any:
     require_key("column", name, adata.obs.columns, "adata.obs", "columns")
     return adata.obs[name]
-
-
-def _named_after_origin(
-    refined: NDArray[np.int64], codes: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], list[int]]:
-    """Number refined clusters in the order of the merged clusters that they come from.
-
-    A refined cluster comes from the merged cluster of most of its cells.  Returns the new number of
-    every cell's refined cluster, and the merged cluster that each number comes from.
-    """
-    inside = refined >= 0
-    shared = contingency_matrix(refined[inside], codes[inside])
-    origins = np.unique(codes[inside])[shared.argmax(axis=1)]
-    order = np.argsort(origins, kind="stable")
-    moved = np.full(len(refined), -1, np.int64)
-    moved[inside] = np.argsort(order)[np.unique(refined[inside], return_inverse=True)[1]]
-    return moved, origins[order].tolist()
-
-
-def _merged_names(names: Sequence[str], members: Sequence[Iterable[int]]) -> list[str]:
-    """Names of merged clusters after their members in natural order, all different."""
-    found: list[str] = []
-    for group in members:
-        own = sorted((names[i] for i in group), key=natural)
-        if len(own) > MOST_NAMED:
-            own = [*own[: MOST_NAMED - 1], f"{len(own) - MOST_NAMED + 1} more"]
-        name = " + ".join(own)
-        while name in found:  # a cluster may be called "a + b" itself
-            name += "'"
-        found.append(name)
-    return found
 
 
 def _colours(
@@ -421,6 +532,17 @@ def _above_the_cut(
         leaves.append(leaves[a] + leaves[b])
         rows.append([a, b, height, leaves[-1]])
     return np.array(rows)
+
+
+def _mean_tvd(
+    tvd: NDArray[np.float64], groups: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Mean distances between groups of clusters, where larger clusters count more."""
+    weights = (groups == np.arange(groups.max() + 1)[:, None]) * sizes
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    found = weights @ np.nan_to_num(tvd, nan=1.0) @ weights.T  # what cannot be compared is apart
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def _dendrogram(linkage: NDArray[np.float64], names: Sequence[str], groupby: str) -> dict[str, Any]:

@@ -38,9 +38,7 @@ def gaussians(means: ArrayLike, size: int, random_state: int = 0) -> Data:
     ((200, 2), array([100, 100]))
     """
     centres = numeric_array("means", means, 2)
-    check_whole("size", size, 1)
-    rng = generator_of(random_state)
-    labels = np.repeat(np.arange(len(centres)), size)
+    labels, rng = _clusters(len(centres), size, random_state)
     return centres[labels] + rng.standard_normal((len(labels), centres.shape[1])), labels
 
 
@@ -94,12 +92,9 @@ def mixtures(
     >>> X.shape, np.bincount(labels)
     ((200, 3), array([100, 100]))
     """
-    share = _shares("weights", weights)
-    _check_separation(separation)
+    share = _shares(weights, separation)
     check_whole("n_features", n_features, 1)
-    check_whole("size", size, 1)
-    rng = generator_of(random_state)
-    labels = np.repeat(np.arange(len(share)), size)
+    labels, rng = _clusters(len(share), size, random_state)
     X = rng.standard_normal((len(labels), n_features))
     X[:, 0] += separation * (rng.random(len(labels)) >= share[labels])
     return X, labels
@@ -124,8 +119,7 @@ def mixtures_tvd(weights: ArrayLike, separation: float) -> NDArray[np.float64]:
     >>> mixtures_tvd([1.0, 0.5], 2.0)[0, 1].round(4)
     np.float64(0.3413)
     """
-    share = _shares("weights", weights)
-    _check_separation(separation)
+    share = _shares(weights, separation)
     components = 2 * norm.cdf(separation / 2) - 1
     return np.abs(share[:, None] - share) * components
 
@@ -157,9 +151,7 @@ def scaled_gaussians(scales: ArrayLike, size: int, random_state: int = 0) -> Dat
     ((200, 1), True)
     """
     scale = _scales(scales)
-    check_whole("size", size, 1)
-    rng = generator_of(random_state)
-    labels = np.repeat(np.arange(len(scale)), size)
+    labels, rng = _clusters(len(scale), size, random_state)
     return scale[labels, None] * rng.standard_normal((len(labels), 1)), labels
 
 
@@ -212,10 +204,9 @@ def discrete(probabilities: ArrayLike, size: int, random_state: int = 0) -> Data
     ((200, 3), False)
     """
     table = _probabilities(probabilities)
-    check_whole("size", size, 1)
-    rng = generator_of(random_state)
+    labels, rng = _clusters(len(table), size, random_state)
     drawn = np.concatenate([rng.choice(table.shape[1], size, p=row) for row in table])
-    return np.eye(table.shape[1])[drawn], np.repeat(np.arange(len(table)), size)
+    return np.eye(table.shape[1])[drawn], labels
 
 
 def discrete_tvd(probabilities: ArrayLike) -> NDArray[np.float64]:
@@ -238,10 +229,23 @@ def discrete_tvd(probabilities: ArrayLike) -> NDArray[np.float64]:
     return cdist(table, table, "cityblock") / 2
 
 
-def _shares(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    found = numeric_array(name, values, 1)
+def _clusters(
+    k: int, size: int, random_state: int
+) -> tuple[NDArray[np.int64], np.random.Generator]:
+    """Labels of k clusters of one size, and what their observations are drawn by."""
+    check_whole("size", size, 1)
+    return np.repeat(np.arange(k), size), generator_of(random_state)
+
+
+def _shares(weights: ArrayLike, separation: float) -> NDArray[np.float64]:
+    """The checked weights of mixtures with this separation."""
+    found = numeric_array("weights", weights, 1)
     if found.min() < 0 or found.max() > 1:
-        raise InputError(f"{name} must be shares from 0 to 1, got {shown(values)}; correct them.")
+        raise InputError(f"weights must be shares from 0 to 1, got {shown(weights)}; correct them.")
+    if not is_number(separation) or not 0 <= separation < np.inf:
+        raise InputError(
+            f"separation must be a distance of at least 0, got {shown(separation)}; 4 is usual."
+        )
     return found
 
 
@@ -260,10 +264,3 @@ def _probabilities(probabilities: ArrayLike) -> NDArray[np.float64]:
             f"{shown(probabilities)}; divide each row by its sum."
         )
     return found
-
-
-def _check_separation(separation: float) -> None:
-    if not is_number(separation) or not 0 <= separation < np.inf:
-        raise InputError(
-            f"separation must be a distance of at least 0, got {shown(separation)}; 4 is usual."
-        )

@@ -287,8 +287,7 @@ def _global_generator(device: "torch.device") -> "torch.Generator":
         return torch.mps._get_default_mps_generator()
     module = torch.get_device_module(device)
     place = module.current_device() if device.index is None else device.index
-    found: torch.Generator = module.default_generators[place]
-    return found
+    return module.default_generators[place]
 
 
 @contextmanager

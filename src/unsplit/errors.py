@@ -21,6 +21,7 @@ __all__ = [
     "DependenceWarning",
     "FeatureWarning",
     "InputError",
+    "InputWarning",
     "KeptWarning",
     "LabelsWarning",
     "OutOfMemoryWarning",
@@ -32,6 +33,10 @@ __all__ = [
 
 class InputError(ValueError):
     """The input cannot be used; the message says what is wrong and what to do."""
+
+
+class InputWarning(UserWarning):
+    """The input may not be what it seems, or is not used as it is written; the message says how."""
 
 
 class SmallClusterWarning(UserWarning):
@@ -71,7 +76,7 @@ class CheckpointWarning(UserWarning):
 
 
 class KeptWarning(UserWarning):
-    """A user's file would have been replaced by a result; it is kept under another name."""
+    """Of files that were there already, some are kept under another name, or removed."""
 
 
 class OutOfMemoryWarning(UserWarning):

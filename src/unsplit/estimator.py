@@ -19,6 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.labels import EncodedLabels, encode_labels, label_array, refuse_other_order
+from unsplit.data.readers.tables import require_module
 from unsplit.data.rows.base import is_mapped, plain_array
 from unsplit.data.rows.kinds import (
     VectorRows,
@@ -253,8 +254,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if initial_labels is None:
             initial_labels = self._overclustered(X, rng)
         encoded = encode_labels(initial_labels)
-        given = X, encoded, options, settings, rng, kept, batch, groups, features
-        fitted, graph, tree = self._merged(*given)
+        how = options, settings, rng, kept, features
+        fitted, graph, tree = self._merged(X, encoded, *how, batch=batch, groups=groups)
         self.initial_labels_ = label_array(initial_labels)
         self.pairwise_ = fitted.result
         self.tvd_ = self.pairwise_.tvd
@@ -266,7 +267,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.linkage_ = tree.linkage
         self.n_clusters_ = tree.n_clusters
         self.labels_ = tree.labels(self.initial_labels_)
-        self._scorer, self._observations = fitted.scorer, observations
+        # For new observations; of those it was trained on, one says what they are like.
+        self._fitted = replace(fitted, rows=fitted.rows.first(1))
+        self._observations = observations
         self._gaps = options.gaps(tree.strategy)
         # A checkpoint that was made already is removed by whoever made it, once all is written.
         if kept is not self.checkpoint:
@@ -283,9 +286,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         settings: Settings,
         rng: np.random.Generator,
         checkpoint: Checkpoint | None,
-        batch: ArrayLike | None,
-        groups: ArrayLike | None,
         features: Any,
+        **of_rows: ArrayLike | None,
     ) -> tuple[Fitted, NeighbourGraph | None, MergeTree]:
         """Estimate all distances, find neighbours, and merge."""
         # Refuse before any training what cannot be merged.
@@ -295,18 +297,16 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         if features is not None:
             features = feature_matrix(features, len(labels.clusters))
         k = len(labels.cluster_ids)
-        if settings.is_sparse(k, batch is not None or groups is not None):
+        if settings.is_sparse(k, any(value is not None for value in of_rows.values())):
             options.check_sparse()
         else:
             check_memory(k, MATRICES_OF_SCORES)
         seed, seed_of_merge = seeds_of(rng)
         with reporting(self.progress) as reporter:
             reporter.on_phase(TRAINING)
-            fitted = fit(
-                X, labels, settings, seed, reporter, batch, checkpoint=checkpoint, groups=groups
-            )
+            fitted = fit(X, labels, settings, seed, reporter, checkpoint=checkpoint, **of_rows)
             reporter.on_phase(NEIGHBOURS)
-            graph = self._neighbours(features, labels, fitted, batch, groups)
+            graph = self._neighbours(features, labels, fitted, of_rows)
             reporter.on_phase(MERGING)
             self._assigned = None if isinstance(fitted.rows, VectorRows) else fitted.assigned()
             tree = merge_with(
@@ -320,23 +320,19 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return fitted, graph, tree
 
     def _neighbours(
-        self,
-        features: Any,
-        labels: EncodedLabels,
-        fitted: Fitted,
-        batch: ArrayLike | None,
-        groups: ArrayLike | None,
+        self, features: Any, labels: EncodedLabels, fitted: Fitted, of_rows: dict[str, Any]
     ) -> NeighbourGraph | None:
         """The neighbour graph of the features if there are any, otherwise of the scores."""
         if features is None:
             if not isinstance(fitted.rows, VectorRows):
                 return graph_of_scores(fitted.result, self.n_neighbors)
             features = fitted.rows
+        if fitted.outputs.n_batches == 1:
+            of_rows = of_rows | {"batch": None}
         graph = neighbour_graph(
             features,
             labels,
-            batch=None if fitted.outputs.n_batches == 1 else batch,
-            groups=groups,
+            **of_rows,
             n_neighbors=self.n_neighbors,
             metric=self.metric,
             device=self.device,
@@ -391,8 +387,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         >>> merger.predict([[0, 0], [9, 0]])
         array([0, 1])
         """
-        found: Index = self.predict_proba(X).argmax(axis=1)
-        return found
+        return self.predict_proba(X).argmax(axis=1)
 
     def predict_proba(self, X: Any) -> Matrix:
         """Posterior probabilities of the merged clusters for new observations.
@@ -425,10 +420,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         sizes, groups = self.pairwise_.sizes, self.tree_.groups
-        log_weight = self._scorer.log_posterior(X) + np.log(sizes / sizes.sum())
+        log_weight = self._fitted.log_posterior(X) + np.log(sizes / sizes.sum())
         merged = [logsumexp(log_weight[:, groups == g], axis=1) for g in range(self.n_clusters_)]
-        probability: Matrix = softmax(np.column_stack(merged), axis=1)
-        return probability
+        return softmax(np.column_stack(merged), axis=1)
 
     def transform(self, X: Any) -> Matrix:
         """Turn observations into the probabilities of the merged clusters, for a next step.
@@ -499,6 +493,57 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_observations"}
 
+    def describe(self, X: Any) -> Any:
+        """Describe the merged clusters by columns of a table: quantiles, or shares of categories.
+
+        Parameters
+        ----------
+        X : pandas.DataFrame or array-like of shape (n, d)
+            One row for each observation of ``fit``, in the same order; columns may be others than
+            those that were compared.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each merged cluster.  Columns are pairs of a feature and a statistic: the
+            quartiles of numbers and dates, and of other columns the share of each of the ten most
+            frequent values.  Missing values do not count; noise is in no cluster.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> merger = unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels)
+        >>> table = pd.DataFrame({"depth": X[:, 0], "donor": ["a"] * 50 + ["b"] * 250})
+        >>> found = merger.describe(table).round(1)
+        >>> found.loc[1, "depth"].to_dict(), found.loc[1, "donor"].to_dict()
+        ({'25%': 8.2, '50%': 8.9, '75%': 9.8}, {'b': 1.0, 'a': 0.0})
+        """
+        check_is_fitted(self)
+        pd = require_module("pandas", "describe", "tables")
+        try:
+            frame = pd.DataFrame(X)
+        except (TypeError, ValueError):  # nothing that is a table
+            frame = pd.DataFrame()
+        if len(frame) != len(self.labels_):
+            raise InputError(
+                f"X must have one row for each of the {len(self.labels_)} observations of fit, got "
+                f"{len(frame)}; pass the same rows in the same order."
+            )
+        inside = self.labels_ >= 0
+        frame, clusters = frame[inside], self.labels_[inside]
+        parts = {}
+        for name, column in frame.items():
+            if column.dtype.kind in "fiumM":
+                parts[name] = column.groupby(clusters).quantile([0.25, 0.5, 0.75]).unstack()
+                parts[name].columns = ["25%", "50%", "75%"]
+            else:
+                shares = pd.crosstab(clusters, column.to_numpy(), normalize="index")
+                parts[name] = shares.reindex(columns=column.value_counts().index[:10])
+        found = pd.concat(parts, axis=1, names=["feature", "statistic"])
+        return found.rename_axis("cluster")
+
     @property
     def _n_features_out(self) -> int:
         """Number of columns of :meth:`transform`, for scikit-learn."""
@@ -524,10 +569,13 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """
         if self.neighbours_ is None:
             return labels
-        by_graph = tree.strategy == "neighbours" or looks_like_partition(self.pairwise_)
+        # They were not cut if tests decided, or if nothing was merged.
+        by_tests = self.rank_by == "auto" and tree.statistic == "lecam"
+        may_be_cut = not by_tests and tree.n_clusters < tree.n_initial
+        cut = tree.strategy == "neighbours" or looks_like_partition(self.pairwise_)
+        by_graph = may_be_cut and cut
         networks = None if self.pairwise_.is_sparse or by_graph else self.pairwise_
-        found: Index = refine(labels, self.neighbours_, gaps=gaps, distances=networks)
-        return found
+        return refine(labels, self.neighbours_, gaps=gaps, distances=networks)
 
     def _options_of(self, kind: Any) -> Any:
         """The parameters that this kind of options has, checked."""
@@ -560,7 +608,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 reset=reset,
                 ensure_min_samples=2 if reset else 1,
             )
-            return numeric_matrix(values) if values.dtype == object else values
+            is_number = values.dtype.kind in "fiub"
+            return values if is_number else numeric_matrix(X if hasattr(X, "columns") else values)
         except InputError:
             raise
         except (TypeError, ValueError, OverflowError) as error:  # scikit-learn's

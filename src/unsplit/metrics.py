@@ -122,32 +122,6 @@ def quality(distances: ArrayLike, majorities: ArrayLike) -> float:
     return float(roc_auc_score(different, matrix[upper]))
 
 
-def mean_accuracy(balanced_accuracy: ArrayLike) -> float:
-    """A(D): the mean balanced accuracy over all pairs of clusters; needs no categories.
-
-    Parameters
-    ----------
-    balanced_accuracy : array-like of shape (k, k)
-        Held-out accuracy for each pair; only the upper triangle is read.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> mean_accuracy([[0.5, 1.0, 0.75], [1.0, 0.5, 0.5], [0.75, 0.5, 0.5]])
-    0.75
-    """
-    matrix = numeric_array("balanced_accuracy", balanced_accuracy, 2)
-    if matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
-        raise InputError(
-            f"balanced_accuracy must be a square matrix for at least two clusters, got shape "
-            f"{matrix.shape}; pass all pairs."
-        )
-    return float(matrix[np.triu_indices(len(matrix), 1)].mean())
-
-
 def correct_merges(merges: ArrayLike, cluster_categories: ArrayLike) -> NDArray[np.int64]:
     """CM(1), CM(2), …: how many of the first merges joined clusters of the same majority category.
 

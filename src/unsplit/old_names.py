@@ -19,9 +19,11 @@ MOVED = {
 _RANKING = 'write rank_by="tv", "edges" or another ranking; linkage is always average'
 _CONSTRAINTS = 'write constraints={"must_link": [(3, 7)], "cannot_link": [(1, 2)]}'
 _BOUNDS = "write n_clusters=(fewest, most), where one may be None"
+_LABELS = "write unsplit.ClusterMerger().fit(X, initial_labels=labels)"
 _TRAINING = "write training=unsplit.TrainConfig({}=...)"
-# Options in Python that are gone, and what to do now.
+# What is not an option in Python, or no longer, and what to do.
 PYTHON_OPTIONS = {
+    **dict.fromkeys(("labels", "initial_labels"), _LABELS),
     **dict.fromkeys(("strategy", "statistic", "linkage"), _RANKING),
     **dict.fromkeys(("must_link", "cannot_link"), _CONSTRAINTS),
     **dict.fromkeys(("min_clusters", "max_clusters"), _BOUNDS),
@@ -64,10 +66,10 @@ def refuse_name(name: str) -> None:
 
 
 def refuse_options(names: Iterable[str]) -> None:
-    """Raise an error if one of these options in Python is a former one."""
+    """Raise an error if it is known what people mean by one of these options in Python."""
     for name in names:
         if name in PYTHON_OPTIONS:
-            raise errors.InputError(f"{name} is gone; {PYTHON_OPTIONS[name]}.")
+            raise errors.InputError(f"{name} is no option here; {PYTHON_OPTIONS[name]}.")
 
 
 def instead_of(option: str) -> str | None:

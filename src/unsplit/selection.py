@@ -143,8 +143,7 @@ def word(choice: Any) -> str:
         return "auto" if choice else "none"
     if isinstance(choice, (str, int, float)):
         return choice if isinstance(choice, str) else f"{choice:g}"
-    name: str = getattr(choice, "__name__", type(choice).__name__)
-    return name
+    return getattr(choice, "__name__", type(choice).__name__)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
-"""The documentation in a real browser: what axe-core finds on its main pages, and their width."""
+"""The documentation in a real browser: what axe-core finds, widths, and the film of a page."""
 
 import pytest
+from PIL import Image
 
+from examples.report_pictures import ANSWERS, FILM, film
+from tests.browser.cases import scored_page
 from tests.browser.test_page import AXE
 from tests.docs_cases import built_site
 
@@ -31,3 +34,25 @@ def test_axe_finds_no_fault_in_the_documentation(width, scheme, site, browser):
         assert faults == [], name
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
     context.close()
+
+
+def test_wide_tables_of_the_evidence_fit_a_desktop(site, browser):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    for name in ("benchmark", "scale", "paper", "measurements", "photos", "spikes"):
+        page.goto((site / f"{name}.html").as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        page.wait_for_selector(".md-typeset__scrollwrap", state="attached")
+        wide = "all => all.map(one => one.scrollWidth - one.clientWidth)"
+        assert max(page.locator(".md-typeset__scrollwrap").evaluate_all(wide)) <= 0, name
+    page.close()
+
+
+def test_the_film_of_a_page_shows_every_cut_and_every_answer(browser, tmp_path):
+    _, tree, report = scored_page()
+    report.save(tmp_path / "report.html")
+    film(browser, tmp_path / "report.html", tmp_path, "film")
+    with Image.open(tmp_path / "film.gif") as image:
+        assert image.size == (FILM["width"], FILM["height"])
+        # Frames that equal the one before may be joined to it.
+        most = tree.n_initial - tree.n_clusters + len(ANSWERS) + 4
+        assert most - 3 <= image.n_frames <= most

@@ -137,7 +137,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {"path": "x.csv"},
         {
             **dict.fromkeys(("labels", "batch", "groups"), "str None"),
-            **dict.fromkeys(("id", "features", "progress", "use_rep"), "None"),
+            **dict.fromkeys(("id", "features", "progress", "use_rep", "missing"), "None"),
             "scale": "bool",
         },
     ),
@@ -163,6 +163,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "ClusterMerger.fit": (merger().fit, FIT, DATA),
     "ClusterMerger.predict": (FITTED.predict, {"X": X}, {"X": "square"}),
     "ClusterMerger.predict_proba": (FITTED.predict_proba, {"X": X}, {"X": "square"}),
+    "ClusterMerger.describe": (FITTED.describe, {"X": X}, {}),
     "ClusterMerger.transform": (FITTED.transform, {"X": X}, {"X": "square"}),
     "MergeTree.labels": (TREE.labels, {"initial_labels": [0, 1]}, {"initial_labels": "list"}),
     "MergeTree.cut": (TREE.cut, {}, {"height": "inf float negative"}),
@@ -235,11 +236,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
         {},
     ),
     "metrics.quality": (metrics.quality, {"distances": D, "majorities": ["a", "a", "b"]}, {}),
-    "metrics.mean_accuracy": (
-        metrics.mean_accuracy,
-        {"balanced_accuracy": D},
-        {"balanced_accuracy": "square"},
-    ),
     "metrics.correct_merges": (
         metrics.correct_merges,
         {"merges": [(0, 1), (3, 2)], "cluster_categories": TABLE},

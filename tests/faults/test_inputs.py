@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,11 +110,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "categories": (
         lambda: tvd(FRAME.assign(b=pd.Categorical(["u", "v"] * 12))),
-        "got 'u' in row 0, column 1; encode text",
+        "got 'u' in row 0, column (1|'b'); encode text",
     ),
     "categories, estimator": (
         lambda: merger(FRAME.assign(b=pd.Categorical(["u", "v"] * 12))),
-        "got 'u' in row 0, column 1; encode text",
+        "got 'u' in row 0, column (1|'b'); encode text",
     ),
     "text": (lambda: tvd(np.full((24, 2), "a")), "X must hold numbers, got 'a'"),
     "text, estimator": (lambda: merger(np.full((24, 2), "a")), "numeric"),
@@ -466,3 +467,29 @@ def test_groups_that_share_no_batch_complete_the_tree() -> None:
     assert tree.mapping == {0: 0, 1: 0, 2: 1, 3: 1}
     assert tree.merges[-1].why == "beyond the cut: no batch has at least two observations of each"
     assert np.isfinite(tree.linkage).all()
+
+
+# Odd surroundings and odd names
+
+
+def test_errors_of_numpy_may_be_raised_where_a_page_is_made(tmp_path: Path) -> None:
+    result = tvd()
+    merged = unsplit.merge(result, n_clusters=2)
+    wide = np.where(np.arange(X.size).reshape(X.shape) % 2, 1e-300, X)
+    with np.errstate(all="raise"):
+        merged.report(result, X, Y).save(tmp_path / "page.html")
+        merged.report(result, wide, Y).save(tmp_path / "wide.html")
+    assert (tmp_path / "wide.html").stat().st_size > 10_000
+
+
+def test_labels_that_are_no_text_in_utf_8_are_kept_as_they_are(tmp_path: Path) -> None:
+    named = np.array([f"caf\udce9 {label}" for label in Y])
+    quick = unsplit.ClusterMerger(2, training=unsplit.TrainConfig(epochs=1), random_state=0)
+    fitted = quick.fit(X, initial_labels=named)
+    fitted.tree_.save(tmp_path / "tree.npz")
+    assert unsplit.MergeTree.load(tmp_path / "tree.npz").mapping == fitted.tree_.mapping
+    fitted.pairwise_.save(tmp_path / "distances.npz")
+    loaded = unsplit.PairwiseTVD.load(tmp_path / "distances.npz")
+    assert loaded.cluster_ids.tolist() == fitted.pairwise_.cluster_ids.tolist()
+    fitted.tree_.report(fitted.pairwise_, X, named).save(tmp_path / "page.html")
+    assert "caf" in (tmp_path / "page.html").read_text("utf-8")

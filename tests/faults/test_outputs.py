@@ -17,10 +17,13 @@ from unsplit.cli import outputs
 from unsplit.cli.console import Console, Interrupted, interruptible
 from unsplit.data import saving
 from unsplit.data.saving import MANIFEST, added_file, output_folder, replacing, verify_folder
-from unsplit.errors import InputError
+from unsplit.errors import InputError, KeptWarning
 
 # Every test works in a folder of its own.
-pytestmark = pytest.mark.usefixtures("folder")
+pytestmark = [
+    pytest.mark.usefixtures("folder"),
+    pytest.mark.filterwarnings("ignore:removed from .*:unsplit.errors.KeptWarning"),
+]
 
 
 def texts(folder="out"):
@@ -184,7 +187,8 @@ def test_files_of_an_earlier_run_do_not_stay_beside_new_ones():
     Path("out/link").symlink_to("notes/mine")
     Path("out/changed").write_text("by the user")
     os.chmod("out", 0o750)
-    write(labels="2", table="2")
+    with pytest.warns(KeptWarning, match="^removed from out/, as of an earlier result: figure.$"):
+        write(labels="2", table="2")
     users = {"notes/mine": "mine", "link": "mine", "changed": "by the user"}
     assert texts() == {"labels": "2", "table": "2"} | users
     assert Path("out/empty").is_dir()
@@ -198,7 +202,9 @@ def test_files_of_an_earlier_run_do_not_stay_beside_new_ones():
 def test_figures_of_an_earlier_run_are_removed_by_a_run_without_them():
     write_data()
     write("out", **{"dendrogram.png": "old"})
-    succeeds(merge("--epochs", 1))
+    result = merge("--epochs", 1)
+    succeeds(result)
+    assert "warning: removed from out/, as of an earlier result: dendrogram.png.\n" in result.stderr
     assert "dendrogram.png" not in snapshot()
     manifest = json.loads(Path("out", MANIFEST).read_text())
     assert manifest["versions"]["unsplit"] == library.__version__
@@ -316,7 +322,10 @@ def signal_at_every_step(sent, way):
     """Return how many steps there were."""
     arguments = [str(Path(library.__file__).parent), str(int(sent)), way]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == ""
     return int(done.stdout)
@@ -679,3 +688,13 @@ def test_all_files_of_the_commands_are_known():
     found = {name for out in ("out", "compared") for name in verify_folder(out)}
     others = {"merged.h5ad", "digits.csv"}  # of cells and of the demo
     assert found | others == set(outputs.WRITTEN)
+
+
+def test_a_page_of_an_earlier_run_is_not_removed_in_silence():
+    write_data()
+    succeeds(merge("--epochs", 1, "--report"))
+    result = merge("--epochs", 1)
+    succeeds(result)
+    told = "warning: removed from out/, as of an earlier result: report.html, report.npz.\n"
+    assert told in result.stderr
+    assert not {"report.html", "report.npz"} & set(snapshot())

@@ -282,7 +282,7 @@ def test_long_names_are_shortened():
     refused("d.csv", data="d.csv")
     Path("d.csv").write_text(f"{name},{name}\n1,2\n")
     refused("d.csv", data="d.csv")
-    Path("d.csv").write_text(f"a;{name}\n1;2\n")
+    Path("d.csv").write_text(f"a|{name};\n1;2;3\n")
     refused("d.csv", data="d.csv")
     Path("d.csv").write_text("a,b\n1,u\n2,v\n")
     assert len(refused("d.csv", data="d.csv", labels=name)) < 500
@@ -803,6 +803,7 @@ def read_damaged_folder(ending, n, seed):
 
 
 @pytest.mark.filterwarnings("ignore::unsplit.errors.SkippedWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.InputWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_damaged_tables_and_arrays(ending):
     read_damaged_table(ending, 8, seed=0)
@@ -815,6 +816,7 @@ def test_damaged_files_in_folders(ending):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::unsplit.errors.SkippedWarning")
+@pytest.mark.filterwarnings("ignore::unsplit.errors.InputWarning")
 @pytest.mark.parametrize("ending", TABLES)
 def test_a_thousand_damaged_tables_and_arrays(ending):
     read_damaged_table(ending, many(1_000), seed=1)
@@ -824,3 +826,16 @@ def test_a_thousand_damaged_tables_and_arrays(ending):
 @pytest.mark.parametrize("ending", IN_FOLDERS)
 def test_a_thousand_damaged_files_in_folders(ending):
     read_damaged_folder(ending, many(1_000), seed=1)
+
+
+# A picture that is none
+
+
+@pytest.mark.parametrize("name", ["d", "d/a/0.wav"])
+def test_sounds_are_no_picture(name):
+    write_data()
+    good_folder("wav")
+    result = merge("--report", "--picture", name)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert not Path("out").exists()

@@ -29,7 +29,6 @@ from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import write_tvd
 from unsplit.report import summary
-from unsplit.report.api import PAGE
 from unsplit.report.collect import Source, checked_picture
 from unsplit.selection import select, usual_candidates, without_repeated_warnings
 
@@ -154,7 +153,7 @@ def merge(
 ) -> None:
     """Merge the clusters of DATA that belong together.
 
-    DATA is a table with one row per observation (.csv, .tsv, .parquet, .arrow,
+    DATA is a table with one row per observation (.csv, .tsv, .xlsx, .parquet, .arrow,
     .feather, .npy, .npz, also SciPy sparse), cells (.h5ad, where --labels is a column of obs), a
     folder of images, sounds, meshes or point clouds with one subfolder per cluster, or .tar files
     of images as WebDataset writes them. In a table every column of numbers is a feature, except
@@ -176,13 +175,11 @@ def merge(
         merger = ClusterMerger(**when, constraints=known, metric=metric, **at.network)
         merger.set_params(random_state=at.seed, progress=at.console, checkpoint=at.kept)
         info = merge_into(at, run, merger, extra, picture)
-        lines = [] if at.read.representation is None else [summary.of_cells(at.read)]
-        lines += summary.of_merge(
-            merger.tree_, merger.pairwise_.n_noise, requested=isinstance(when["n_clusters"], int)
-        )
-        lines += ["", *summary.of_review(merger.tree_), *summary.of_sample(merger.neighbours_)]
-        lines += summary.of_features(at.read)
-        return info, lines + (["", f"Open {Path(run.out, PAGE)} in a browser."] if report else [])
+        requested = isinstance(when["n_clusters"], int)
+        lines = summary.of_merge(merger.tree_, merger.pairwise_.n_noise, requested)
+        used = [*summary.of_sample(merger.neighbours_), *summary.of_features(at.read)]
+        used += [] if at.read.representation is None else [summary.of_cells(at.read)]
+        return info, lines + (["", *used] if used else [])
 
     train(
         run,
@@ -216,7 +213,7 @@ def merge_into(
     """
     folder, read = at.folder, at.read
     clusters = encode_labels(np.asarray(read.labels), len(read.row_ids)).clusters
-    xy = None if picture is None else checked_picture(read_file(picture).X, len(clusters))
+    xy = None if picture is None else _picture(picture, read)
     settings = merger.get_params(deep=False)
     with warnings.catch_warnings():
         # Whoever read the columns has warned of them by name.
@@ -245,6 +242,12 @@ def merge_into(
                 page_of = outputs.with_genes(page_of, run.data)
             outputs.write_page(folder, page_of, read, merger, info | at.console.described())
     return info
+
+
+def _picture(path: str, read: Observations) -> Any:
+    """The coordinates of the observations that are left."""
+    kept = np.ones(len(read.row_ids), bool) if read.kept is None else read.kept
+    return checked_picture(read_file(path).X, len(kept))[kept]
 
 
 # --- distances ------------------------------------------------------------------------------------

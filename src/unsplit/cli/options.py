@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import click
 
-from unsplit.data.readers.api import read
+from unsplit.data.readers.api import MISSING, read
 from unsplit.data.readers.observations import Observations
 from unsplit.errors import shown
 from unsplit.networks.registry import RECIPES
@@ -40,6 +40,8 @@ class Input:
     features: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     scale: bool = False
+    encode: tuple[str, ...] = ()
+    missing: str | None = None
     use_rep: str | None = None
 
     @classmethod
@@ -212,6 +214,13 @@ columns = under(
     ),
     listed("--features", help="Use only these columns of a table as features."),
     listed("--drop", help="Do not use these columns of a table as features."),
+    listed("--encode", help="Use these columns of categories, each as columns of 0 and 1."),
+    click.option(
+        "--missing",
+        type=click.Choice(MISSING),
+        help="What to do with missing values of a table: drop the rows that have any, or fill in "
+        "the median of the column. By default they are an error.",
+    ),
     click.option(
         "--scale",
         is_flag=True,
@@ -224,6 +233,7 @@ source = under(
     "Data",
     data,
     click.option(
+        "-l",
         "--labels",
         metavar="FILE|COLUMN",
         help="The cluster of every row: a column of DATA, or another file. Rows with -1 or an "
@@ -268,10 +278,11 @@ def typed_columns(source: Input) -> list[str]:
     ['--id', 'cell', '--drop', 'age,"a,b"']
     """
     words = [] if source.id is None else ["--id", source.id]
-    for option, given in (("--features", source.features), ("--drop", source.drop)):
-        if given:
+    for option in ("features", "drop", "encode"):
+        if given := getattr(source, option):
             quoted = [f'"{name}"' if "," in name else name for name in given]
-            words += [option, ",".join(quoted)]
+            words += [f"--{option}", ",".join(quoted)]
+    words += [] if source.missing is None else ["--missing", source.missing]
     return [*words, "--scale"] if source.scale else words
 
 
@@ -328,7 +339,9 @@ network = under(
 
 # --- output ---------------------------------------------------------------------------------------
 
-folder = click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
+folder = click.option(
+    "-o", "--out", required=True, type=click.Path(), help="Folder for the results."
+)
 
 report = click.option(
     "--report",

@@ -4,6 +4,9 @@ import json
 import os
 import platform
 import shlex
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -17,7 +20,7 @@ from unsplit.anndata import annotations, shown_cells
 from unsplit.cli.console import Console
 from unsplit.cli.options import Input
 from unsplit.data.cells import groups_in
-from unsplit.data.labels import as_named
+from unsplit.data.labels import all_different, as_named, named_after_origin
 from unsplit.data.readers.h5ad import open_cells, write_extended
 from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.shards import shards_of
@@ -55,6 +58,8 @@ WRITTEN = frozenset(
 )
 # The key that is added to cells, and the old clusters, if they are from another file.
 KEY, INITIAL = "unsplit", "unsplit_initial"
+# What people open first, and how many files the last line names.
+READ_FIRST, N_NAMED = ("labels.csv", "review.csv", "pairs.csv", PAGE), 4
 # The answers that the page exports.
 ANSWERS = "unsplit-review.json"
 # Parameters of a merge that say nothing about its result.
@@ -171,7 +176,9 @@ def described_columns(read: Observations) -> dict[str, Any]:
     """The columns of a table that were used as features, and those left out."""
     if read.feature_names is None:
         return {}
-    return {"id": read.id_name, "features": read.feature_names, "left_out": list(read.left_out)}
+    used = {"id": read.id_name, "features": read.feature_names, "left_out": list(read.left_out)}
+    n_dropped = 0 if read.kept is None else int((~read.kept).sum())
+    return used | ({"n_rows_left_out": n_dropped} if n_dropped else {})
 
 
 def described_tree(tree: MergeTree) -> dict[str, Any]:
@@ -181,11 +188,12 @@ def described_tree(tree: MergeTree) -> dict[str, Any]:
     return {
         "n_clusters": tree.n_clusters,
         "stopped": tree.stopped,
+        "how_separated": tree.how_separated,
         "remerges_by_n_clusters": None if tree.stability is None else tree.stability.numbers,
         "last_merge_tvd": tvd[n_taken - 1] if n_taken else None,
         "first_refused_tvd": tvd[n_taken] if n_taken < len(tvd) else None,
         "n_unclear": sum(row.pair.verdict == UNCLEAR for row in tree.reviewed),
-        "mapping": tree.mapping,
+        "mapping": {name: tree.names[group] for name, group in tree.mapping.items()},
     }
 
 
@@ -199,7 +207,7 @@ def about_run(result: Mapping[str, Any], answers: str = ANSWERS) -> dict[str, An
     >>> about_run({"typed": "merge cells.csv --labels leiden --out merged", "seed": 3})["command"]
     'unsplit merge cells.csv --labels leiden --out merged --report --seed 3'
     """
-    beside = ("typed", "stopped")  # which the page shows elsewhere
+    beside = ("typed", "stopped", "how_separated")  # which the page shows elsewhere
     plain = {
         n: v for n, v in result.items() if isinstance(v, str | int | float) and n not in beside
     }
@@ -260,10 +268,25 @@ def print_result(path: Path, lines: list[str], console: Console) -> None:
     text = path.read_text(encoding="utf-8")
     console.event("result", file=str(path))
     if console.as_json:
-        click.echo(text, nl=False)
-    else:
-        files = ", ".join(json.loads(text)["files"])
-        click.echo("\n".join([*lines, "", f"Files in {path.parent}/: {files}"]))
+        return click.echo(text, nl=False)
+    files = json.loads(text)["files"]
+    if PAGE in files:
+        lines = [*lines, "", f"Open {path.parent / PAGE} in a browser."]
+    first = sorted(files, key=lambda name: name not in READ_FIRST)[:N_NAMED]
+    more = f" and {len(files) - N_NAMED} more" if len(files) > N_NAMED else ""
+    lines = [*lines, "", f"Files in {path.parent}/: {', '.join(first)}{more}."]
+    if sys.stdout.isatty():
+        lines = [click.style(_folded(lines[0]), bold=True), *map(_folded, lines[1:])]
+    return click.echo("\n".join(lines))
+
+
+def _folded(line: str) -> str:
+    """Break a long line between words, not inside one, and go on where it begins."""
+    begin = " " * (len(line) - len(line.lstrip()))
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        line, width, subsequent_indent=begin, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def write_merge(
@@ -272,9 +295,13 @@ def write_merge(
     """Write all files of a merge except those of cells, the page and result.json."""
     tree, distances = merger.tree_, merger.pairwise_
     assert read.labels is not None
-    columns = {"id": read.row_ids, "old": as_named(read.labels), "new": merger.labels_}
+    columns = {"old": as_named(read.labels), "new": np.array([*tree.names, "-1"])[merger.labels_]}
     refined = refined_labels_of(merger)
-    write_csv(folder / "labels.csv", columns | ({} if refined is None else {"refined": refined}))
+    if refined is not None:
+        moved, origins = named_after_origin(refined, merger.labels_)
+        called = all_different([tree.names[origin] for origin in origins])
+        columns["refined"] = np.array([*called, "-1"])[moved]
+    write_csv(folder / "labels.csv", read.of_all_rows(columns))
     write_csv(folder / "merges.csv", tree.table())
     write_csv(folder / "review.csv", tree.review_table())
     distances.save(folder / DISTANCES, scores="scores" in extra)

@@ -37,6 +37,7 @@ TAKES = {"k-means": ("n_clusters", "seed"), "greedy": ("n_clusters", "size")}
 
 @click.command(help=HELP, epilog=EXAMPLE, short_help="Cut data into many small clusters.")
 @click.option(
+    "-o",
     "--out",
     required=True,
     type=click.Path(),
@@ -44,9 +45,8 @@ TAKES = {"k-means": ("n_clusters", "seed"), "greedy": ("n_clusters", "size")}
 )
 @click.option(
     "--method",
-    required=True,
     type=click.Choice(list(TAKES)),
-    help="How to make the clusters; see above.",
+    help="How to make the clusters; see above.  [default: greedy with --size, otherwise k-means]",
 )
 @click.option(
     "--n-clusters",
@@ -66,7 +66,7 @@ TAKES = {"k-means": ("n_clusters", "seed"), "greedy": ("n_clusters", "size")}
 @options.as_json
 def overcluster(
     out: str,
-    method: str,
+    method: str | None,
     as_json: bool,
     progress: bool | None,
     **choices: Any,
@@ -74,6 +74,7 @@ def overcluster(
     """Cut DATA into many small clusters."""
     source = Input.taken_from(choices)
     given = {name: value for name, value in choices.items() if value is not None}
+    method = method or ("k-means" if choices.get("size") is None else "greedy")
     _check(method, given)
     if method == "k-means":
         given.setdefault("seed", secrets.randbelow(2**32))
@@ -87,7 +88,7 @@ def overcluster(
         with console.stage("clustering"):
             labels = _labels(method, read, given)
         with console.stage("writing"):
-            write_csv(new, {"id": read.row_ids, "label": labels})
+            write_csv(new, read.of_all_rows({"label": labels}))
     if as_json:
         info: dict[str, Any] = {"command": "overcluster", "data": source.data}
         info |= {"settings": {"method": method} | given, **outputs.described_columns(read)}

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -37,12 +38,15 @@ def report(folder: str) -> None:
     # Imported here, because verify needs none of it.
     from unsplit.cli.console import Console
     from unsplit.cli.outputs import about_run
+    from unsplit.data.readers.broken import reading
     from unsplit.report.api import PAGE, content_of_folder, files_of_result, make_page
 
     files_of_result(folder)  # before anything is created where no result is
     with Console(progress=False).show_warnings(), added_file(folder, PAGE) as new:
-        content, result = content_of_folder(folder)
-        make_page(replace(content, about=about_run(result))).save(new)
+        with reading(Path(folder)):
+            content, result = content_of_folder(folder)
+            content = replace(content, about=about_run(result))
+        make_page(content).save(new)
     if not len(content.kept.picture_xy):
         click.echo(
             "The page has no picture of the data, because the result was saved without one; run "

@@ -227,8 +227,8 @@ class ContentCheck:
         content, lengths = {}, dict[str, int]()
         for name in [name for name in table if name in found]:
             array, wanted = np.asarray(found[name]), table[name]
-            if array.dtype.kind == "O":  # text from an .h5ad file
-                array = array.astype(str)
+            if array.dtype.kind in "OT":  # text from an .h5ad file or a .zarr folder
+                array = array.astype(object).astype(str)
             self._check(name, array, wanted, lengths)
             content[name] = array if wanted.shape else array.item()
         return content

@@ -1,6 +1,5 @@
 """What Unsplit takes from an AnnData or an .h5ad file: a matrix, and clusters."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from unsplit._typing import Index
-from unsplit.data.labels import as_named, encode_labels
+from unsplit.data.labels import as_named, encode_labels, natural
 from unsplit.data.readers.tables import held
 from unsplit.errors import InputError
 
@@ -59,7 +58,7 @@ def matrix_of(cells: Any, use_rep: str | None, where: str) -> tuple[Any, str]:
         found = cells.obsm[name]
     if found is None:
         raise InputError(f"{where} has no X; name a representation in obsm, such as {USUAL}.")
-    values = _in_memory(found)
+    values = in_memory(found)
     if name != RAW and not name.startswith(LAYER):
         return values, name
     _check_counts(values, name, where)
@@ -142,7 +141,7 @@ def require_key(what: str, name: str, known: Iterable[Any], where: str, plural: 
         raise InputError(f"{where} has no {what} {name!r} ({held(names, name, plural)}).")
 
 
-def _in_memory(values: Any) -> Any:
+def in_memory(values: Any) -> Any:
     """Read what is backed by a file, and turn frames and views into plain arrays."""
     for method in ("to_memory", "compute", "to_numpy"):  # sparse on disk, dask, data frames
         if hasattr(values, method):
@@ -159,15 +158,3 @@ def _check_counts(values: Any, name: str, where: str) -> None:
         f"{name} of {where} holds values that are not counts, such as {present[wrong][0]:.4g}; "
         f"name the layer that has the raw counts, or use a representation such as {USUAL}."
     )
-
-
-def natural(name: str) -> list[tuple[bool, int, str]]:
-    """Sort key that puts "2" before "10".
-
-    Examples
-    --------
-    >>> sorted(["10", "2", "b"], key=natural)
-    ['2', '10', 'b']
-    """
-    parts = re.split(r"(\d+)", name)
-    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

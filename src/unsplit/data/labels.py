@@ -1,5 +1,7 @@
 """Cluster labels, batches and groups, with noise and missing values; and what is no array."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -8,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
-from unsplit.errors import InputError
+from unsplit.errors import InputError, shown
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,11 @@ def label_array(labels: ArrayLike, name: str = "labels") -> NDArray[Any]:
     >>> label_array(np.ma.masked_array([3, 4, 5], mask=[False, True, False]))
     array([3, None, 5], dtype=object)
     """
+    if isinstance(labels, str):
+        raise InputError(
+            f"{name} must be one label per observation, got the text {shown(labels)}; pass the "
+            f"column itself, such as df[{shown(labels)}], and leave it out of X."
+        )
     if hasattr(labels, "requires_grad"):  # a torch tensor, without needing torch
         labels = cast(Any, labels).detach()
     if isinstance(labels, np.ma.MaskedArray) and np.ma.getmaskarray(labels).any():
@@ -388,3 +395,82 @@ def refuse_annotated(X: Any, name: str = "X") -> None:
             "groupby='leiden') to merge the clusters of an AnnData, or pass one of its arrays in "
             "memory, such as adata.obsm['X_pca']."
         )
+
+
+# --- names of merged clusters ---------------------------------------------------------------------
+
+# Of more members a name has the first ones only.
+MOST_NAMED = 4
+
+
+def natural(name: str) -> list[tuple[bool, int, str]]:
+    """Sort key that puts "2" before "10".
+
+    Examples
+    --------
+    >>> sorted(["10", "2", "b"], key=natural)
+    ['2', '10', 'b']
+    """
+    parts = re.split(r"(\d+)", name)
+    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+
+def merged_names(names: Sequence[str], groups: Index) -> list[str]:
+    """Names of merged clusters after their members in natural order, all different.
+
+    ``groups`` has the number of the merged cluster of each name.  Whatever its number, a merged
+    cluster with the same members has the same name.
+
+    Examples
+    --------
+    >>> merged_names(["10", "2", "3"], np.array([0, 0, 1]))
+    ['2 + 10', '3']
+    """
+    members: list[list[str]] = [[] for _ in range(int(groups.max(initial=-1)) + 1)]
+    of_names = zip(names, groups.tolist(), strict=True)
+    for name, group in sorted(of_names, key=lambda one: natural(one[0])):
+        members[group].append(name)
+    for own in members:
+        if len(own) > MOST_NAMED:
+            own[MOST_NAMED - 1 :] = [f"{len(own) - MOST_NAMED + 1} more"]
+    return all_different([" + ".join(own) for own in members])
+
+
+def all_different(names: Sequence[str]) -> list[str]:
+    """Names with a mark added to those that came before: a cluster may be called "a + b" itself.
+
+    Examples
+    --------
+    >>> all_different(["a", "b", "a"])
+    ['a', 'b', "a'"]
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        while name in found:
+            name += "'"
+        found[name] = None
+    return list(found)
+
+
+def named_after_origin(refined: Index, merged: Index) -> tuple[Index, list[int]]:
+    """Number refined clusters in the order of the merged clusters that they come from.
+
+    A refined cluster comes from the merged cluster of most of its observations.  Returns the new
+    number of every observation's refined cluster, −1 for noise, and the merged cluster that each
+    number comes from.
+
+    Examples
+    --------
+    >>> named_after_origin(np.array([5, 5, 2, -1]), np.array([0, 0, 1, 1]))
+    (array([ 0,  0,  1, -1]), [0, 1])
+    """
+    inside = (refined >= 0) & (merged >= 0)
+    numbers = np.unique(refined[refined >= 0])
+    shared = np.zeros((len(numbers), int(merged.max(initial=0)) + 1), np.int64)
+    np.add.at(shared, (np.searchsorted(numbers, refined[inside]), merged[inside]), 1)
+    origins = shared.argmax(axis=1)
+    order = np.argsort(origins, kind="stable")
+    moved = np.argsort(order)[
+        np.searchsorted(numbers, np.maximum(refined, 0)) % max(1, len(numbers))
+    ]
+    return np.where(refined < 0, -1, moved), origins[order].tolist()

@@ -350,6 +350,8 @@ def _manifest_of(folder: Path, shown: str) -> dict[str, Any]:
     if not os.path.lexists(path):
         return {"files": {}}
     try:
+        if not path.is_file():  # such as a device, which has no end
+            raise ValueError
         content = json.loads(path.read_text(encoding="utf-8"))
         files, versions = dict(content["files"]), dict(content["versions"])
         known = content["format"] == MANIFEST_FORMAT
@@ -422,9 +424,9 @@ def _put_in_place(
             )
     listed, known = _manifest_of(target, shown)["files"], names | removable
     # A file that was changed after it was written is no longer ours to replace or to remove.
-    for name in listed:
-        if name in known and _is_unchanged(target / name, listed[name]):
-            (target / name).unlink()
+    ours = [n for n in listed if n in known and _is_unchanged(target / n, listed[n])]
+    for name in ours:
+        (target / name).unlink()
     kept = {}
     # Until all files are there, the manifest is false.
     for name in [MANIFEST, *sorted(names)]:
@@ -437,6 +439,8 @@ def _put_in_place(
             kept[name] = other.name
         os.replace(new / name, place)
     _to_disk(target)
+    if gone := [name for name in ours if name not in names]:
+        warn(f"removed from {shown}, as of an earlier result: {', '.join(gone)}.", KeptWarning)
     if kept:
         renamed = ", ".join(f"{name} is now {other}" for name, other in kept.items())
         warn(

@@ -120,18 +120,12 @@ def merge(
     options = MergeOptions(n_clusters, max_tvd, alpha, rank_by, rule=rule, labels_from=labels_from)
     options = options.with_constraints(constraints)
     with memory_errors("merging the clusters", FEWER_CLUSTERS):
-        if neighbours is None and isinstance(distances, PairwiseTVD):
-            neighbours = _own_graph(distances, options)
+        if neighbours is None and isinstance(distances, PairwiseTVD) and not distances.is_sparse:
+            # Between cores observations were left out, so a number is reached closest first.
+            closest_first = options.number is not None and are_cores(distances)
+            if options.asks_neighbours and not closest_first:
+                neighbours = graph_of_scores(distances)
         return merge_with(distances, options, neighbours, random_state)
-
-
-def _own_graph(result: PairwiseTVD, options: MergeOptions) -> NeighbourGraph | None:
-    """The neighbour graph of the network's scores, if *auto* would ask one."""
-    if result.is_sparse:
-        return None
-    # Between cores observations were left out, so a number of them is reached closest first.
-    closest_first = options.number is not None and are_cores(result)
-    return graph_of_scores(result) if options.asks_neighbours and not closest_first else None
 
 
 def merge_with(
@@ -216,13 +210,12 @@ def merge_inputs(
                 f"{option('n_clusters')}, or pass {option('n_clusters', 1)} and cut the tree with "
                 "tree.cut(height=...)."
             )
-        k = distances.n_clusters
-        matrix = _known(distances)
-        return MergeInputs(distances.cluster_ids, np.arange(k), distances.sizes, matrix)
+        ids, sizes, matrix = distances.cluster_ids, distances.sizes, _known(distances)
+        return MergeInputs(ids, np.arange(len(ids)), sizes, matrix)
     if not isinstance(distances, PairwiseTVD):
         matrix = _square(distances)
-        k = len(matrix)
-        return MergeInputs(np.arange(k), np.arange(k), np.ones(k, np.int64), matrix)
+        ids = np.arange(len(matrix))
+        return MergeInputs(ids, ids, np.ones_like(ids), matrix)
     ids = distances.cluster_ids
     if len(distances.scores.rows) == 0:
         raise nothing_held_out()
@@ -259,7 +252,8 @@ def _square(distances: ArrayLike) -> NDArray[np.float64]:
     if not is_square or (matrix < 0).any() or not np.allclose(matrix, matrix.T):
         raise InputError(
             "distances must be a square matrix for at least two clusters, symmetric and not "
-            f"negative, got one of shape {matrix.shape}; pass all pairs, not a condensed vector."
+            f"negative, got one of shape {matrix.shape}; pass all pairs, not a condensed vector, "
+            "or merge observations with unsplit.ClusterMerger().fit(X, initial_labels=labels)."
         )
     return (matrix + matrix.T) / 2
 

@@ -145,11 +145,6 @@ NOT_ASKED = "not asked"  # no rule has looked at the pair
 # Too few observations to decide, or too few groups of them.
 TOO_FEW = frozenset((OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL, ONE_GROUP))
 USERS_RULE = "rule"  # what a rule of the user says, in its own words
-REASONS = (
-    *(ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, UNDECIDED, BOTH_SMALL, ONE_SMALL, ASSIGNED),
-    *(NO_SHARED_BATCH, ONE_GROUP),
-    *(CLOSEST, UNCONNECTED, NOT_ASKED, USERS_RULE),
-)
 
 # How a merge came about, or why a pair was kept apart.
 BY_RULE = "rule"
@@ -210,7 +205,6 @@ class Decision:
 # Kinds of endings besides those kinds of reasons for which a rule refuses every pair.
 ONE_LEFT, REQUESTED, AT_LEAST = "one left", "requested", "at least"
 CUT_AT_NUMBER, CUT_AT_HEIGHT = "cut at a number", "cut at a height"
-ENDINGS = (ONE_LEFT, REQUESTED, AT_LEAST, CUT_AT_NUMBER, CUT_AT_HEIGHT, *REASONS)
 
 
 class Ending(NamedTuple):
@@ -341,11 +335,6 @@ class Merge:
         return min(by_test, _by_neighbours(self), key=WORDS.index)
 
     @property
-    def smaller(self) -> int:
-        """Number of observations in the smaller of the two."""
-        return min(self.size_left, self.size_right)
-
-    @property
     def distance(self) -> float:
         """The TVD; of a plain matrix what it holds."""
         return self.statistic if math.isnan(self.tvd) else self.tvd
@@ -433,6 +422,8 @@ PLAIN = {
     UNCONNECTED: "nothing connects what is left, so it is joined, largest first",
     NOT_ASKED: "no rule was asked",
 }
+REASONS = (ALIKE, SIGNIFICANCE, MAX_TVD, GRAPH, OVERRULED, UNDECIDED, USERS_RULE, *PLAIN)
+ENDINGS = (ONE_LEFT, REQUESTED, AT_LEAST, CUT_AT_NUMBER, CUT_AT_HEIGHT, *REASONS)
 
 # What is added to the reason, by how a merge came about.
 STAGES_IN_WORDS = {
@@ -676,7 +667,7 @@ class Auto:
 
 
 @dataclass(frozen=True)
-class WithinBatches:
+class WithinBatches(UsersRule):
     """Apply a rule to pairs that can be compared, and keep all other pairs apart.
 
     Clusters without a common batch cannot be compared until one of them is merged with a cluster
@@ -684,24 +675,18 @@ class WithinBatches:
     with another one.
     """
 
-    rule: Rule
     otherwise: str = NO_SHARED_BATCH  # why a pair cannot be compared
-
-    @property
-    def reach(self) -> int | None:
-        """The same as for the rule itself."""
-        return self.rule.reach
 
     @property
     def ending(self) -> Ending:
         """Why merging ended."""
-        return self.rule.ending._replace(batches=self.otherwise == NO_SHARED_BATCH)
+        return super().ending._replace(batches=self.otherwise == NO_SHARED_BATCH)
 
     def judge(self, pair: Pair) -> Decision:
         """Ask the rule if the two clusters can be compared."""
         if pair.contrast is not None and not pair.contrast.comparable:
             return Decision(False, Reason(self.otherwise), objection=math.inf)
-        return self.rule.judge(pair)
+        return super().judge(pair)
 
 
 # --- verdicts -------------------------------------------------------------------------------------
@@ -732,7 +717,8 @@ def _by_test(low: float, high: float, p: float) -> str:
 def _by_neighbours(known: Merge) -> str:
     if known.strength < limits.WEAK:
         return UNCLEAR if known.stability > limits.SELDOM else DIFFERENT
-    few = known.smaller < limits.FEWEST_TO_OVERRULE and known.strength < limits.OVERRULING
+    small = min(known.size_left, known.size_right) < limits.FEWEST_TO_OVERRULE
+    few = small and known.strength < limits.OVERRULING
     if few or known.strength < limits.FAIR or known.stability < limits.ALWAYS:
         return UNCLEAR
     return PROBABLY_SAME

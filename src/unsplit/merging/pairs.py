@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from unsplit._typing import Cluster, Index, Matrix
 from unsplit.merging.neighbours.graph import Connections
 from unsplit.pairwise import statistics as stats
-from unsplit.pairwise.divergences import HeldoutScores, log_of_shares
+from unsplit.pairwise.divergences import log_of_shares
 from unsplit.pairwise.groups import counts_of_pair, group_p_value
 from unsplit.pairwise.result import PairwiseTVD
 
@@ -341,13 +341,7 @@ class Contrast:
         larger = self.counts.sum(axis=0).max()
         small = stats.across_folds(larger, self.n_folds, n_networks)
         folds = np.zeros_like(self.folds) if small else self.folds
-        # One whole number sorts by fold, then by value, so that all folds are counted at once.
-        n, rank = len(self.values), np.unique(self.values, return_inverse=True)[1]
-        place = folds * n + rank
-        of_a, of_b = place[self.of_a], np.sort(place[~self.of_a])
-        below, up_to = of_b.searchsorted(of_a, "left"), of_b.searchsorted(of_a, "right")
-        in_folds_before = of_b.searchsorted(n * folds[self.of_a])
-        return float((below + up_to).sum() / 2 - in_folds_before.sum())
+        return float(stats.rank_sums(self.values, self.of_a, folds, self.n_folds).sum())
 
 
 def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -374,7 +368,7 @@ class Mixtures:
         starts = np.searchsorted(self.clusters[order], np.arange(1, result.n_clusters))
         self.rows = np.split(order, starts)
         self.members = [[cluster] for cluster in range(result.n_clusters)]
-        self.z = _columns(scores) if columns else None
+        self.z = scores.dense("F") if columns else None
         # By batch; a single row if there are no batches.
         self.sizes = scores.sizes_in_batches(result.sizes).astype(float)
 
@@ -416,12 +410,3 @@ class Mixtures:
             shared = counts.min(axis=1)[batch] > 0
             values, of_a, strata = values[shared], of_a[shared], strata[shared]
         return Contrast(values, of_a, strata, n_strata, n_batches)
-
-
-def _columns(scores: HeldoutScores) -> NDArray[np.float32]:
-    """All scores, in column-major memory, without a copy."""
-    z, done = np.empty((len(scores.rows), scores.n_clusters), np.float32, order="F"), 0
-    for block, _ in scores.blocks():
-        z[done : done + len(block)] = block.numpy()
-        done += len(block)
-    return z

@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsplit.data.array_files import (
-    LARGEST,
-    ROUNDING,
-    Array,
-    ContentCheck,
-    load_arrays,
-    save_arrays,
-)
+from unsplit.data.array_files import LARGEST, ROUNDING, Array, ContentCheck
 from unsplit.data.saving import reason_of
 from unsplit.errors import InputError, option, shown
 from unsplit.merging.decision import ENDINGS, REASONS, STAGES, Ending, Merge, Stability
@@ -93,17 +86,6 @@ def fields_of_tree(found: Mapping[str, Any], check: ContentCheck) -> dict[str, A
     tree["stability"] = Stability(content["remerges"]) if "remerges" in content else None
     _check(check, tree)
     return tree
-
-
-def write_tree(path: str | os.PathLike[str], tree: Any) -> None:
-    """Write a MergeTree."""
-    save_arrays(path, FORMAT, {}, content_of_tree(tree))
-
-
-def read_tree(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the fields of a MergeTree."""
-    meta, arrays = load_arrays(path, FORMAT)
-    return fields_of_tree(meta | arrays, ContentCheck(path, FORMAT))
 
 
 def _check(check: ContentCheck, tree: Mapping[str, Any]) -> None:

@@ -183,7 +183,7 @@ class ClosestStoredPairs:
         while self.heap:
             distance, a, b, n_set = self.heap[0]
             if n_set == self.n_set[a] + self.n_set[b]:
-                if self._in_reach(distance, a, b):
+                if self._is_near(distance, a) or self._is_near(distance, b):
                     return a, b
                 self.waiting[a].add(b)
                 self.waiting[b].add(a)
@@ -220,9 +220,6 @@ class ClosestStoredPairs:
         distance, n_set = self.near[a][b], self.n_set[a] + self.n_set[b]
         if distance < self.limit:
             heappush(self.heap, (distance, min(a, b), max(a, b), n_set))
-
-    def _in_reach(self, distance: float, a: Cluster, b: Cluster) -> bool:
-        return any(self._is_near(distance, cluster) for cluster in (a, b))
 
     def _is_near(self, distance: float, cluster: Cluster) -> bool:
         row, reach = self.near[cluster], self.reach

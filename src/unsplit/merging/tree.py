@@ -14,12 +14,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from unsplit._typing import Cluster, ClusterId, Index, Node
-from unsplit.data.labels import encode_labels, like
+from unsplit.data.array_files import ContentCheck, load_arrays, save_arrays
+from unsplit.data.labels import encode_labels, like, merged_names
 from unsplit.data.saving import data_frame
 from unsplit.errors import InputError, is_number, is_whole, option, shown
 from unsplit.merging import decision, limits
 from unsplit.merging.decision import BEYOND, CANNOT_LINK, Ending, Merge, Stability
-from unsplit.merging.saved_merges import Answer, read_tree, write_tree
+from unsplit.merging.saved_merges import FORMAT, Answer, content_of_tree, fields_of_tree
 
 
 def members_of_nodes(merges: Sequence[Merge], n_initial: int) -> list[list[Cluster]]:
@@ -219,6 +220,26 @@ class MergeTree:
         return f"{start}{self.stability.sentence}."
 
     @property
+    def how_separated(self) -> str | None:
+        """What to know if the neighbour graph hardly shows separated groups; None otherwise.
+
+        It does not if most pairs that were kept apart are unclear, or if only one cluster is left.
+        """
+        kept = [row.pair.verdict for row in self.reviewed if row.done == APART]
+        n_unclear, by_graph = kept.count(decision.UNCLEAR), self.strategy == "neighbours"
+        asked = self.ending.kind not in (decision.GRAPH, decision.ONE_LEFT)
+        if not by_graph or asked or (kept and 2 * n_unclear <= len(kept)):
+            return None
+        found = "do not look like separated groups: all clusters are connected like parts of one"
+        if kept:
+            of = f"{n_unclear:,} of {len(kept):,} pairs of clusters that were kept apart"
+            found = f"hardly look like separated groups: the evidence is unclear for {of}"
+        return (
+            f"The data {found}. If you know how many groups there are, cluster into that number "
+            "anew, for example by k-means."
+        )
+
+    @property
     def n_initial(self) -> int:
         """Number of initial clusters, k."""
         return len(self.cluster_ids)
@@ -249,6 +270,11 @@ class MergeTree:
         edges = csr_array((np.ones(len(above)), (sides.ravel(), above)), (2 * k - 1, 2 * k - 1))
         # SciPy numbers components by their first node, and the initial clusters come first.
         return connected_components(edges, directed=False)[1][:k].astype(np.int64)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the new clusters in files and on the page: those of their members."""
+        return merged_names([str(name) for name in self.cluster_ids.tolist()], self.groups)
 
     @property
     def mapping(self) -> dict[ClusterId, int]:
@@ -466,8 +492,8 @@ class MergeTree:
             "left": [names[pair.left] for pair in pairs],
             "right": [names[pair.right] for pair in pairs],
             **{name: [getattr(pair, name) for pair in pairs] for name in NUMBERS},
-            "new_left": [int(self.groups[members[pair.left][0]]) for pair in pairs],
-            "new_right": [int(self.groups[members[pair.right][0]]) for pair in pairs],
+            "new_left": [self.names[self.groups[members[pair.left][0]]] for pair in pairs],
+            "new_right": [self.names[self.groups[members[pair.right][0]]] for pair in pairs],
             "step": [row.step for row in self.reviewed],
             **{name: [getattr(pair, name) for pair in pairs] for name in OF_RULE},
         }
@@ -632,7 +658,7 @@ class MergeTree:
         >>> unsplit.MergeTree.load(path).groups
         array([0, 0, 1])
         """
-        write_tree(path, self)
+        save_arrays(path, FORMAT, {}, content_of_tree(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeTree":
@@ -656,7 +682,8 @@ class MergeTree:
         >>> unsplit.MergeTree.load(path).n_clusters
         2
         """
-        return cls(**read_tree(path))
+        meta, arrays = load_arrays(path, FORMAT)
+        return cls(**fields_of_tree(meta | arrays, ContentCheck(path, FORMAT)))
 
     def report(
         self,
@@ -694,9 +721,10 @@ class MergeTree:
         return import_module("unsplit.report").report(self, distances, X, labels, **more)
 
     def __repr__(self) -> str:
+        known = "" if self.how_separated is None else f"\n  {self.how_separated}"
         return (
             f"MergeTree: {self.n_initial:,} clusters merged into {self.n_clusters:,} "
-            f"({self.strategy}, {self.statistic})\n  stopped: {self.stopped}"
+            f"({self.strategy}, {self.statistic})\n  stopped: {self.stopped}{known}"
         )
 
     @property

@@ -16,7 +16,7 @@ from unsplit.devices import own_generator
 from unsplit.errors import InputError, observation
 
 
-class MLP(nn.Module):
+class MLP(nn.Sequential):
     """Turns vectors (n, d) into features (n, width) with two hidden layers.
 
     The first layer is normalised, which helped more than any other single change on small, noisy
@@ -38,19 +38,14 @@ class MLP(nn.Module):
     """
 
     def __init__(self, in_features: int, width: int = 256) -> None:
-        super().__init__()
-        self.out_features = width
-        self.layers = nn.Sequential(
+        super().__init__(
             nn.Linear(in_features, width),
             nn.LayerNorm(width),
             nn.ReLU(),
             nn.Linear(width, width),
             nn.ReLU(),
         )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the features of x."""
-        return self.layers(x)
+        self.out_features = width
 
 
 class Standardize(nn.Module):

@@ -68,7 +68,7 @@ from unsplit.networks.registry import (
 from unsplit.networks.sound import SoundRows
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold, draws_in_epoch
-from unsplit.networks.training.loop import USUAL, TrainConfig
+from unsplit.networks.training.loop import USUAL, TrainConfig, Training
 from unsplit.networks.training.progress import Bars, EpochRecord, Reporter
 from unsplit.pairwise.groups import has_several_groups, shared_batches
 from unsplit.pairwise.heldout_scores import (
@@ -88,7 +88,6 @@ log = logging.getLogger("unsplit")
 
 Progress = Callable[[EpochRecord], None] | Reporter
 
-FORMS = ("auto", "dense", "sparse")
 # Up to this many clusters all pairs are kept if they fit into memory, beyond it only those that are
 # ever confused.
 MANY_CLUSTERS = 10_000
@@ -225,7 +224,7 @@ class Settings:
     form: str = "auto"
 
     def __post_init__(self) -> None:
-        check_choice("form", self.form, FORMS)
+        check_choice("form", self.form, ("auto", "dense", "sparse"))
         automatic = isinstance(self.cv, str) and self.cv == "auto"
         if not (automatic or is_share(self.cv) or (is_whole(self.cv) and int(self.cv) >= 2)):
             raise InputError(
@@ -347,10 +346,10 @@ def fit(
                         }
                         checkpoint.begin(about)
                     # The file has room for the networks of one training.
-                    scores, history = heldout_scores(
-                        networks, rows, outputs, folds, config, rng, reporter,
-                        checkpoint if len(recipes) == 1 else None,
-                    )  # fmt: skip
+                    kept = checkpoint if len(recipes) == 1 else None
+                    given = networks, rows, torch.from_numpy(outputs.of_rows).to(where), folds
+                    training = Training(*given, config, rng, reporter, kept)
+                    scores, history = heldout_scores(training, outputs)
                 found.append(Trained(recipe.name, config, networks, scores, history))
         best = found[0]
         if len(found) > 1:
@@ -363,7 +362,7 @@ def fit(
             result = estimate_of(scores, encoded, best.history, 1 / factor, is_sparse)
             if group_of is not None:
                 result = by_groups(result, group_of[scores.rows])
-        return Fitted(rows, outputs, result, best)
+        return Fitted(rows, outputs, result, replace(best, scores=scores))
 
 
 def require_memory_of_estimate(
@@ -505,16 +504,6 @@ def rows_for(X: Any, backbone: Backbone, device: torch.device) -> Rows:
     return observations(X, device, kind)
 
 
-class _Calls(Reporter):
-    """Passes epochs on to a function."""
-
-    def __init__(self, function: Callable[[EpochRecord], None]) -> None:
-        self._function = function
-
-    def on_epoch(self, record: EpochRecord) -> None:
-        self._function(record)
-
-
 def check_progress(progress: object) -> None:
     """Raise an error unless this is True, False, a function or a reporter."""
     if not callable(progress) and not isinstance(progress, Reporter):
@@ -541,7 +530,11 @@ def reporting(progress: bool | Progress, phase: str | None = None) -> Iterator[R
     if isinstance(progress, Reporter):
         yield progress
         return
-    reporter = _Calls(progress) if callable(progress) else Bars() if progress else Reporter()
+    reporter = Reporter()
+    if callable(progress):
+        reporter.on_epoch = progress  # type: ignore[assignment, method-assign]
+    elif progress:
+        reporter = Bars()
     if phase is not None:
         reporter.on_phase(phase)
     try:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,13 +121,6 @@ class StratumScores(NamedTuple):
 
         weights = self.weights[clusters].T
         return torch.addmm(self.bias[clusters], self.features[rows], weights, out=out)
-
-    def reordered(self, order: "Tensor") -> "StratumScores":
-        """The same scores with clusters in another order."""
-        clusters = order.argsort()[self.clusters]
-        rows = clusters.argsort(stable=True)
-        parts = self.features[rows], self.weights[order], self.bias[order], clusters[rows]
-        return StratumScores(*parts)
 
     def blocks(self) -> Iterator[tuple["Tensor", "Tensor"]]:
         """Yield scores (b, k) and cluster indices (b,), a limited number of rows at a time."""
@@ -234,9 +227,13 @@ class HeldoutScores:
         for stratum in self.on(device, batch):
             yield from stratum.blocks()
 
-    def dense(self) -> Floats:
-        """All scores as one array, shape (m, k)."""
-        return np.concatenate([scores.numpy() for scores, _ in self.blocks()])
+    def dense(self, order: Literal["C", "F"] = "C") -> Floats:
+        """All scores as one array, shape (m, k); "F" puts those for one cluster side by side."""
+        z, done = np.empty((len(self.rows), self.n_clusters), np.float32, order), 0
+        for block, _ in self.blocks():
+            z[done : done + len(block)] = block.numpy()
+            done += len(block)
+        return z
 
     def composed(self, index: Index, unions: Sequence[Sequence[int]], sizes: Index) -> Floats:
         """Scores of held-out observations for unions of clusters, shape (len(index), unions).
@@ -490,20 +487,15 @@ def rank_sums(scores: HeldoutScores, small: NDArray[np.bool_] | None = None) -> 
     # Small clusters come last, so that each pair is counted once, from the first of the two.  Equal
     # rows may differ in the last digit, which depends on their place, and this not on names.
     by_content, n_large = scores.clusters_by_content(), k - int(small.sum())
-    order = by_content[np.argsort(small[by_content], kind="stable")]
-    strata = [
-        stratum.reordered(torch.from_numpy(order).to(device)) for stratum in scores.on(device)
-    ]
-    U, clusters = (
-        torch.zeros(k, k, dtype=torch.float64, device=device),
-        torch.arange(k, device=device),
-    )
+    place = np.argsort(by_content[np.argsort(small[by_content], kind="stable")])
+    strata = list(scores.renamed(place).on(device))
+    U = torch.zeros(k, k, dtype=torch.float64, device=device)
+    clusters = torch.arange(k, device=device)
     for stratum in strata if n_large else []:
         _add_rank_sums(U, [stratum], clusters[:n_large])
     if strata and n_large < k:
         _add_rank_sums(U, strata, clusters[n_large:])
-    found, place = (U.triu() + U.triu(1).T).cpu().numpy(), np.argsort(order)
-    return found[np.ix_(place, place)]
+    return (U.triu() + U.triu(1).T).cpu().numpy()[np.ix_(place, place)]
 
 
 def _add_rank_sums(U: "Tensor", strata: list[StratumScores], clusters: "Tensor") -> None:

@@ -80,8 +80,6 @@ def deal_groups(clusters: Index, groups: Index, shares: ArrayLike) -> Index:
     for number in np.argsort(-weight, kind="stable"):
         part = slice(starts[number], starts[number + 1])
         of, more = cluster[part], portion[part]
-        if not len(of):
-            continue
         cost = ((2 * held[:, of] + more) * more / wanted[:, of]).sum(axis=1)
         fold = np.lexsort((load / share, cost.round(9)))[0]
         held[fold, of] += more
@@ -104,10 +102,7 @@ def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> tuple
     import torch
 
     assert scores.groups is not None
-    k = scores.n_clusters
-    if not len(scores.clusters):
-        return np.zeros(k, np.int64), np.zeros((k, k))
-    parts = Parts.cut(scores.clusters, scores.groups)
+    k, parts = scores.n_clusters, Parts.cut(scores.clusters, scores.groups)
     sums = torch.zeros(len(parts.cluster), k, dtype=torch.float64)
     done = 0
     for block, clusters in scores.blocks():
@@ -117,7 +112,7 @@ def effective_counts_of_groups(scores: HeldoutScores, hit_rate: Matrix) -> tuple
         done += len(block)
     rates = sums.numpy() / parts.sizes[:, None]
     n_groups = np.bincount(parts.cluster, minlength=k)
-    return n_groups, effective_numbers(rates, parts.cluster, parts.batch, parts.sizes, hit_rate)
+    return n_groups, effective_numbers(rates, parts, hit_rate)
 
 
 def counts_of_pair(
@@ -128,12 +123,10 @@ def counts_of_pair(
     won = np.where(of_a, values > 0, values < 0) + (values == 0) / 2
     hits = np.bincount(parts.of_rows, won) / parts.sizes
     both = np.where(parts.cluster[:, None] == np.arange(2), 0.5, hits[:, None])
-    return effective_numbers(both, parts.cluster, parts.batch, parts.sizes, hit_rate)
+    return effective_numbers(both, parts, hit_rate)
 
 
-def effective_numbers(
-    hits: Matrix, cluster: Index, group: Index, sizes: Index, hit_rate: Matrix
-) -> Matrix:
+def effective_numbers(hits: Matrix, parts: Parts, hit_rate: Matrix) -> Matrix:
     """:func:`effective_counts_of_groups` from the hit rates of the parts of clusters in groups.
 
     The variance of a hit rate is that of a mean over groups.  As with the uniform prior of
@@ -145,6 +138,7 @@ def effective_numbers(
     ``hits`` (c, k) are the hit rates of each part against every cluster; parts are described by
     ``cluster``, ``group`` and ``sizes`` (c,).
     """
+    cluster, group, sizes = parts.cluster, parts.batch, parts.sizes
     k, c = len(hit_rate), len(cluster)
     n = np.bincount(cluster, sizes, k)
     squares = np.bincount(cluster, sizes**2.0, k)
@@ -189,11 +183,7 @@ def group_p_values(scores: HeldoutScores) -> Matrix:
 
 
 def group_p_value(
-    values: NDArray[np.float64],
-    of_a: NDArray[np.bool_],
-    folds: Index,
-    groups: Index,
-    n_folds: int,
+    values: Matrix, of_a: NDArray[np.bool_], folds: Index, groups: Index, n_folds: int
 ) -> float:
     """One-sided p-value of one pair from score differences, small if a and b differ.
 

@@ -34,10 +34,9 @@ from unsplit.devices import (
 from unsplit.errors import ConfusionWarning, InputError, is_whole, option, warn
 from unsplit.networks.backbones.classifiers import handed_on
 from unsplit.networks.network import Network
-from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.group import Fold, one_is_enough
 from unsplit.networks.training.loop import TrainConfig, Training, judge_of
-from unsplit.networks.training.progress import History, Reporter
+from unsplit.networks.training.progress import History
 from unsplit.pairwise import statistics as stats
 from unsplit.pairwise.divergences import HeldoutScores, directed_means, hit
 from unsplit.pairwise.groups import deal_groups, shared_batches
@@ -59,51 +58,6 @@ class Trained:
 
 
 @dataclass(frozen=True, eq=False)
-class Scorer:
-    """Networks that score new observations of the same kind as those in ``like``.
-
-    Output c of a network belongs to cluster ``clusters[c]`` and stands for a share of it, whose
-    logarithm is ``log_shares[c]``.  Scores are divided by the ``temperature`` to calibrate them,
-    as the held-out scores were.
-    """
-
-    networks: list[Network]
-    clusters: Index
-    log_shares: NDArray[np.float64]
-    like: Rows
-    temperature: float = 1.0
-
-    @usual_settings()
-    @torch.no_grad()
-    def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log posterior of each cluster, averaged over the networks, shape (n, k).
-
-        All clusters have the same prior.  With batches, the density of a cluster is the mixture of
-        its densities in the batches, weighted by size.  Columns are in the order of
-        ``PairwiseTVD.cluster_ids``.
-        """
-        new = self.like.another(X)
-        index = np.arange(len(new))
-        total = np.zeros((len(new), int(self.clusters.max()) + 1))
-        for network in self.networks:
-            # A user's network may draw, which here too must not touch torch's own generator.
-            with Generators(0).lent(new.device):
-                scores = _scores_of_rows(network, new, index).double()
-            total += self._of_clusters(scores / self.temperature).cpu().numpy()
-        return total / len(self.networks)
-
-    def _of_clusters(self, scores: Tensor) -> Tensor:
-        """Turn scores of the outputs into log posteriors (n, k) of the clusters."""
-        k = int(self.clusters.max()) + 1
-        clusters = torch.from_numpy(self.clusters).to(scores.device)
-        if len(clusters) == k:
-            return torch.log_softmax(scores, dim=1)[:, clusters.argsort()]
-        scores = scores + torch.from_numpy(self.log_shares).to(scores.device)
-        joint = torch.stack([scores[:, clusters == c].logsumexp(dim=1) for c in range(k)], dim=1)
-        return torch.log_softmax(joint, dim=1)
-
-
-@dataclass(frozen=True, eq=False)
 class Fitted:
     """Trained networks, the data they were trained on, and the estimate they gave.
 
@@ -115,13 +69,32 @@ class Fitted:
     result: PairwiseTVD
     trained: Trained
 
-    @property
-    def scorer(self) -> Scorer:
-        """The networks, ready to score new observations; the training data are not kept."""
-        cluster = self.outputs.cluster
-        log_shares = np.log(self.outputs.sizes / self.result.sizes[cluster])
-        like, temperature = self.rows.first(1), self.result.temperature
-        return Scorer(self.trained.networks, cluster, log_shares, like, temperature)
+    @usual_settings()
+    @torch.no_grad()
+    def log_posterior(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log posterior of each cluster for new observations, averaged over the networks, (n, k).
+
+        All clusters have the same prior.  With batches, the density of a cluster is the mixture of
+        its densities in the batches, weighted by size.
+        """
+        new = self.rows.another(X)
+        index = np.arange(len(new))
+        total = np.zeros((len(new), self.result.n_clusters))
+        for network in self.trained.networks:
+            # A user's network may draw, which here too must not touch torch's own generator.
+            with Generators(0).lent(new.device):
+                scores = _scores_of_rows(network, new, index).double()
+            total += self._of_clusters(scores / self.result.temperature).cpu().numpy()
+        return total / len(self.trained.networks)
+
+    def _of_clusters(self, scores: Tensor) -> Tensor:
+        """Turn scores of the outputs into log posteriors (n, k) of the clusters."""
+        k, of_outputs = self.result.n_clusters, self.outputs.cluster
+        clusters = torch.from_numpy(of_outputs).to(scores.device)
+        log_shares = np.log(self.outputs.sizes / self.result.sizes[of_outputs])
+        scores = scores + torch.from_numpy(log_shares).to(scores.device)
+        joint = torch.stack([scores[:, clusters == c].logsumexp(dim=1) for c in range(k)], dim=1)
+        return torch.log_softmax(joint, dim=1)
 
     @torch.no_grad()
     def assigned(self) -> Index:
@@ -156,25 +129,14 @@ def _scores_of_rows(network: Network, rows: Rows, index: Index) -> Tensor:
     features = np.empty((len(index), network.head.in_features), np.float32)
     with one_thread(one_is_enough([network], rows)):
         network.features_of(rows, index, features)
-        found: Tensor = network.head(torch.from_numpy(features).to(rows.device))
-    return found
+        return network.head(torch.from_numpy(features).to(rows.device))
 
 
-def heldout_scores(
-    networks: Sequence[Network],
-    rows: Rows,
-    outputs: Parts,
-    folds: Sequence[Fold],
-    config: TrainConfig,
-    rng: np.random.Generator,
-    reporter: Reporter | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[HeldoutScores, History]:
-    """Train one network per fold and use it to score the ``test`` rows of its fold."""
-    on_device = torch.from_numpy(outputs.of_rows).to(next(networks[0].parameters()).device)
-    training = Training(networks, rows, on_device, folds, config, rng, reporter, checkpoint)
+def heldout_scores(training: Training, outputs: Parts) -> tuple[HeldoutScores, History]:
+    """Train the network of each fold and use it to score the ``test`` rows of its fold."""
     history = training.run()
-    return scores_of(networks, rows, outputs, [fold.test for fold in folds], current()), history
+    tests = [fold.test for fold in training.folds]
+    return scores_of(training.networks, training.rows, outputs, tests, current()), history
 
 
 def scores_of(

@@ -29,24 +29,33 @@ Euclidean and in the unit of X.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from unsplit._typing import Index
+from unsplit._typing import Index, Matrix
+from unsplit.data.labels import encode_labels
 from unsplit.data.rows.base import canonical_order
-from unsplit.data.rows.kinds import VectorRows
-from unsplit.devices import generator_of, private_randomness
+from unsplit.data.rows.kinds import VectorRows, numeric_matrix
+from unsplit.devices import (
+    check_seed,
+    choose_device,
+    generator_of,
+    memory_errors,
+    private_randomness,
+    usual_settings,
+)
+from unsplit.errors import check_flag, check_whole
 from unsplit.networks.network import DrawFromRun
 from unsplit.networks.training.group import Fold, epoch_minibatches
 from unsplit.networks.training.loop import judge_of
-from unsplit.pairwise.heldout_scores import crossfit_folds
-from unsplit.pairwise.statistics import CROSSFIT_VARIANCE, NULL_REACH
-
-Array = NDArray[np.float64]
+from unsplit.pairwise.heldout_scores import crossfit_folds, require_folds
+from unsplit.pairwise.statistics import crossfit_widening
+from unsplit.pairwise.wasserstein import PairwiseWasserstein
 
 # Number of directions that narrow and wide folding maps fold (even numbers), and their layers.
 WIDTHS = 2, 16
@@ -72,42 +81,98 @@ NO_LENGTH = 1e-6
 TEMPERATURE = 0.02
 
 
-def bounds(
-    values: Array,
-    clusters: Index,
-    cv: int,
-    epochs: int,
-    n_maps: int,
-    device: torch.device,
-    random_state: object,
-    progress: bool,
-) -> tuple[Array, Array, Index, Array]:
-    """Bounds and standard errors (k, k), held-out rows of each cluster (k,), and training history.
+@usual_settings()
+def pairwise_wasserstein(
+    X: ArrayLike,
+    labels: ArrayLike,
+    *,
+    cv: int = 5,
+    epochs: int = 10,
+    n_maps: int = 16,
+    device: str | torch.device = "auto",
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    progress: bool = False,
+) -> PairwiseWasserstein:
+    """Estimate lower bounds on the 1-Wasserstein distance between all pairs of clusters.
 
-    ``clusters`` are −1 for noise.
+    One network serves all pairs.  Distances are Euclidean and in the unit of X: features are not
+    standardised.
+
+    Parameters
+    ----------
+    X : array-like or SciPy sparse matrix of shape (n, d)
+        Vectors; a sparse matrix is made dense.
+    labels : array-like of shape (n,)
+        The clusters: integers or strings; −1 and missing values mean noise and are left out.
+    cv : int
+        Folds of cross-fitting: every observation is evaluated by functions that were trained
+        without it.
+    epochs : int
+        Passes over the training rows, of at least ten steps each.
+    n_maps : int
+        Number of maps of each kind; all pairs share them.
+    device : str or torch.device
+        "auto" uses CUDA if it is available, else MPS, else the CPU.
+    random_state : int, Generator, RandomState or None
+        The same seed gives the same result, whatever the order of the rows and the names of the
+        clusters.  The global random state is not changed.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    PairwiseWasserstein
+        Distances and standard errors; can be saved, made a data frame, and merged.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.standard_normal((100, 2)) + shift for shift in (0, 0, 3)])
+    >>> labels = np.repeat(["a", "b", "c"], 100)
+    >>> result = pairwise_wasserstein(X, labels, epochs=5, random_state=0)
+    >>> np.abs(result.distance - 3 * np.sqrt(2) * np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0]])) < 0.5
+    array([[ True,  True,  True],
+           [ True,  True,  True],
+           [ True,  True,  True]])
     """
-    keys = VectorRows(values, torch.device("cpu")).keys
-    order, renumbered = canonical_order(keys, clusters)
-    ordered = renumbered[order]
-    # Rows with mean zero and mean squared length one, and the length that is now one.
-    centred = values[order].astype(np.float64)
-    centred -= centred.mean(axis=0)
-    scale = float(np.sqrt(np.einsum("ij,ij->", centred, centred) / len(centred))) or 1.0
-    x = torch.from_numpy((centred / scale).astype(np.float32)).to(device)
-    rng = generator_of(random_state)
-    folds = crossfit_folds(ordered, cv, rng)
-    seed = int(rng.integers(2**63))
-    with private_randomness(seed):
-        with DrawFromRun():
-            maps = LipschitzMaps(len(folds), n_maps, x.shape[1]).to(device)
-        means, history = train(maps, x, ordered, folds, epochs, rng, progress)
-        choice = choose_maps(maps, x, ordered, folds, means)
-        sums = heldout_sums(maps, x, ordered, folds, means, choice)
+    check_whole("cv", cv, 2, "5 is usual")
+    check_whole("epochs", epochs, 1)
+    check_whole("n_maps", n_maps, 1)
+    check_flag("progress", progress)
+    check_seed(random_state)
+    where, values = choose_device(device), numeric_matrix(X)
+    with memory_errors("comparing the clusters", "use fewer features or fewer clusters"):
+        values = values if isinstance(values, np.ndarray) else values.toarray()
+        encoded = encode_labels(labels, len(values))
+        require_folds(cv, encoded.clusters)
+        keys = VectorRows(values, torch.device("cpu")).keys
+        order, renumbered = canonical_order(keys, encoded.clusters)
+        clusters = renumbered[order]
+        # Rows with mean zero and mean squared length one, and the length that is now one.
+        centred = values[order].astype(np.float64)
+        centred -= centred.mean(axis=0)
+        scale = float(np.sqrt(np.einsum("ij,ij->", centred, centred) / len(centred))) or 1.0
+        x = torch.from_numpy((centred / scale).astype(np.float32)).to(where)
+        rng = generator_of(random_state)
+        folds = crossfit_folds(clusters, cv, rng)
+        with private_randomness(int(rng.integers(2**63))):
+            with DrawFromRun():
+                maps = LipschitzMaps(len(folds), n_maps, x.shape[1]).to(where)
+            given = Given(maps, x, clusters, folds)
+            means, history = train(given, epochs, rng, progress)
+            sums = heldout_sums(given, means, choose_maps(given, means))
     # Back to the order of the names.
-    number = np.empty(int(clusters.max()) + 1, np.int64)
-    number[clusters[order]] = ordered
+    number = np.empty(len(encoded.cluster_ids), np.int64)
+    number[encoded.clusters[order]] = clusters
     value, stderr = (scale * part[np.ix_(number, number)] for part in combine_folds(*sums))
-    return np.maximum(value, 0.0), stderr, sums[2].sum(axis=0)[number], scale * history
+    return PairwiseWasserstein(
+        encoded.cluster_ids,
+        np.bincount(clusters)[number],
+        np.maximum(value, 0.0),
+        stderr,
+        sums[2].sum(axis=0)[number],
+        scale * history,
+    )
 
 
 class LipschitzMaps(nn.Module):
@@ -226,18 +291,26 @@ def _orthonormal(n_models: int, n_maps: int, a: int, b: int) -> Tensor:
     return (drawn if a >= b else drawn.mT).contiguous()
 
 
+class Given(NamedTuple):
+    """The maps of all folds, and the rows that they are trained, chosen and tested on."""
+
+    maps: LipschitzMaps
+    x: Tensor
+    clusters: Index
+    folds: Sequence[Fold]
+
+
 # --- means of clusters ----------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def cluster_means(
-    maps: LipschitzMaps, x: Tensor, clusters: Index, parts: Sequence[Index]
-) -> tuple[list[Tensor], Tensor]:
+def cluster_means(given: Given, parts: Sequence[Index]) -> tuple[list[Tensor], Tensor]:
     """Means of the mapped rows of clusters over the part of the rows that each model uses.
 
     Of each kind of map, shape (M, maps, k, outputs), and the numbers of observations (M, k);
     without any, a mean is zero.
     """
+    maps, x, clusters, _ = given
     k, n_models = int(clusters.max()) + 1, len(parts)
     used = torch.zeros(n_models, len(x), dtype=torch.bool)
     for mask, part in zip(used, parts, strict=True):
@@ -262,25 +335,20 @@ def cluster_means(
 
 
 def train(
-    maps: LipschitzMaps,
-    x: Tensor,
-    clusters: Index,
-    folds: Sequence[Fold],
-    epochs: int,
-    rng: np.random.Generator,
-    progress: bool = False,
-) -> tuple[list[Tensor], Array]:
+    given: Given, epochs: int, rng: np.random.Generator, progress: bool = False
+) -> tuple[list[Tensor], Matrix]:
     """Train one model per fold in place to move the means of clusters apart.
 
     Returned are the means of the training rows at the end, and the mean over folds and pairs of the
     bound that the trained maps give on training rows, before each epoch and at the end.
     """
+    maps, x, clusters, folds = given
     y, trained = torch.from_numpy(clusters).to(x.device), [fold.train for fold in folds]
     optimizer, history = maps.optimizer(), []
     models = torch.arange(len(folds), device=x.device)[:, None]
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     for epoch in tqdm(range(epochs), desc="training", unit=" epochs", disable=not progress):
-        means, _ = cluster_means(maps, x, clusters, trained)
+        means, _ = cluster_means(given, trained)
         directions, attained = push_directions(means, TEMPERATURE * (1 - epoch / epochs))
         history.append(attained)
         pushes = [push.to(x).transpose(1, 2) for push in directions]
@@ -295,7 +363,7 @@ def train(
             maps.make_orthonormal()
         schedule.step()
     maps.make_orthonormal()  # to the last digit
-    means, _ = cluster_means(maps, x, clusters, trained)
+    means, _ = cluster_means(given, trained)
     return means, np.array([*history, push_directions(means, TEMPERATURE)[1]])
 
 
@@ -324,9 +392,7 @@ def push_directions(means: Sequence[Tensor], temperature: float) -> tuple[list[T
 # --- held-out values ------------------------------------------------------------------------------
 
 
-def choose_maps(
-    maps: LipschitzMaps, x: Tensor, clusters: Index, folds: Sequence[Fold], means: Sequence[Tensor]
-) -> Index:
+def choose_maps(given: Given, means: Sequence[Tensor]) -> Index:
     """Which map to use for each pair in each fold, shape (K, k, k); 0 is the identity.
 
     Trained maps look better on training rows than they are, wide maps most of all.  So a map is
@@ -334,12 +400,12 @@ def choose_maps(
     its kind lose, on average over pairs, on new rows: the rows of the other folds, or rows that
     were set aside.
     """
-    validated, counts = cluster_means(maps, x, clusters, [f.validation for f in folds])
+    validated, counts = cluster_means(given, [fold.validation for fold in given.folds])
     seen = counts > 0
     pairs = (seen[:, None] & seen[:, :, None]).triu(1)
     plain, plain_validated = _lengths(means[0][:, 0], validated[0][:, 0])
     chosen, best_gain = torch.zeros(plain.shape, dtype=torch.long), torch.zeros_like(plain)
-    number, judge = 0, judge_of(folds)
+    number, judge = 0, judge_of(given.folds)
     for kind, kind_validated in zip(means[1:], validated[1:], strict=True):
         longest, lost, best = torch.zeros_like(plain), torch.zeros_like(plain), chosen.clone()
         for mean, mean_validated in zip(kind.unbind(1), kind_validated.unbind(1), strict=True):
@@ -366,13 +432,8 @@ def _lengths(means: Tensor, validated: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def heldout_sums(
-    maps: LipschitzMaps,
-    x: Tensor,
-    clusters: Index,
-    folds: Sequence[Fold],
-    means: Sequence[Tensor],
-    choice: Index,
-) -> tuple[Array, Array, Index]:
+    given: Given, means: Sequence[Tensor], choice: Index
+) -> tuple[Matrix, Matrix, Index]:
     """Sums over held-out rows of the functions f_ij of all pairs.
 
     f_ij is zero halfway between the training means, and f_ji = −f_ij.
@@ -380,6 +441,7 @@ def heldout_sums(
     Of the held-out rows of cluster i: the sum of f_ij in each fold (K, k, k), the sum of its square
     over all folds (k, k), and their number (K, k).
     """
+    maps, x, clusters, folds = given
     k = choice.shape[1]
     first, second = np.zeros((len(folds), k, k)), np.zeros((k, k))
     counts = np.stack([np.bincount(clusters[fold.test], minlength=k) for fold in folds])
@@ -400,7 +462,7 @@ def heldout_sums(
     return first, second, counts
 
 
-def combine_folds(first: Array, second: Array, counts: Index) -> tuple[Array, Array]:
+def combine_folds(first: Matrix, second: Matrix, counts: Index) -> tuple[Matrix, Matrix]:
     """Bounds and their standard errors, (k, k), from what :func:`heldout_sums` gives.
 
     Both clusters of a pair have the same weight in a fold, n_i n_j / (n_i + n_j), because functions
@@ -418,8 +480,7 @@ def combine_folds(first: Array, second: Array, counts: Index) -> tuple[Array, Ar
     spread = np.maximum(second - first.sum(axis=0) ** 2 / size, 0.0) / (size - 1)
     variance = spread * (weight**2 / np.maximum(n, 1.0)).sum(axis=0) / total**2
     stderr = np.sqrt(variance + variance.T)
-    z = value / np.maximum(stderr, NO_LENGTH)
-    stderr *= np.sqrt(1 + (CROSSFIT_VARIANCE - 1) * np.exp(-0.5 * (z / NULL_REACH) ** 2))
+    stderr *= crossfit_widening(value / np.maximum(stderr, NO_LENGTH))
     stderr[~known] = np.inf
     np.fill_diagonal(stderr, 0.0)
     return value, stderr

@@ -119,11 +119,6 @@ class PairwiseTVD:
         return len(self.cluster_ids)
 
     @property
-    def method(self) -> str:
-        """How observations were held out: ``"holdout"`` or ``"crossfit"``."""
-        return "holdout" if self.scores.n_folds == 1 else "crossfit"
-
-    @property
     def has_scores(self) -> bool:
         """Whether the held-out scores are there; False after loading a file without them."""
         return not isinstance(self.scores, ScoreCounts)
@@ -212,7 +207,9 @@ class PairwiseTVD:
         """``p_value`` times :attr:`n_possibly_equal`, at most 1, as in the merge tables."""
         adjusted = partial(stats.adjust_for_pairs, n_pairs=self.n_possibly_equal)
         if self.is_sparse:
-            return self.p_value.map(adjusted)
+            found = PairMatrix(self.pairs, lambda i, j: adjusted(self.p_value.of(i, j)), 1.0)
+            found.values = adjusted(self.p_value.values)  # which takes long anew
+            return found
         return _finished(adjusted(self.p_value), 1.0)
 
     @cached_property
@@ -493,7 +490,13 @@ class PairwiseTVD:
         (True, 2)
         """
         check_flag("scores", scores)
-        write_estimate(path, self, scores)
+        content = _content(self)
+        if scores:
+            parts = {name: getattr(self.scores, name) for name in _SCORES}
+            parts = {name: array for name, array in parts.items() if array is not None}
+            of = {"distances": checksum({}, content)}  # which these scores belong to
+            save_arrays(scores_path(path), SCORES_FORMAT, {}, parts | of)
+        save_arrays(path, SPARSE_FORMAT if self.is_sparse else FORMAT, {}, content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PairwiseTVD":
@@ -529,7 +532,7 @@ class PairwiseTVD:
         return result
 
     def __repr__(self) -> str:
-        folds = f" in {self.scores.n_folds} folds" if self.method == "crossfit" else ""
+        folds = f" in {self.scores.n_folds} folds" if self.scores.n_folds > 1 else ""
         pairs = f"{math.comb(self.n_clusters, 2):,} pairs"
         if self.is_sparse:
             pairs = f"{len(self.pairs):,} of {pairs} are ever confused"
@@ -609,8 +612,7 @@ def by_groups(result: PairwiseTVD, group_of: Index) -> PairwiseTVD:
 
 def _values(matrix: Any, i: Index, j: Index) -> NDArray[Any]:
     """The values of the pairs (i, j), which are all that are stored."""
-    found: NDArray[Any] = matrix.values if isinstance(matrix, PairMatrix) else matrix[i, j]
-    return found
+    return matrix.values if isinstance(matrix, PairMatrix) else matrix[i, j]
 
 
 def _finished(array: Matrix, diagonal: float) -> Matrix:
@@ -674,17 +676,6 @@ def scores_path(path: str | os.PathLike[str]) -> Path:
     'distances.scores.npz'
     """
     return Path(path).with_suffix(f".scores{Path(path).suffix}")
-
-
-def write_estimate(path: str | os.PathLike[str], result: PairwiseTVD, with_scores: bool) -> None:
-    """Write a PairwiseTVD and, on demand, its scores, which name the distances they belong to."""
-    content = _content(result)
-    if with_scores:
-        parts = {name: getattr(result.scores, name) for name in _SCORES}
-        parts = {name: array for name, array in parts.items() if array is not None}
-        of = {"distances": checksum({}, content)}
-        save_arrays(scores_path(path), SCORES_FORMAT, {}, parts | of)
-    save_arrays(path, SPARSE_FORMAT if result.is_sparse else FORMAT, {}, content)
 
 
 def _content(result: PairwiseTVD) -> dict[str, Any]:

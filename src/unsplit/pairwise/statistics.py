@@ -127,7 +127,9 @@ def tvd_stderr(hits: Hits, n_folds: int = 1) -> Any:
     0.108
     """
     stderr = np.sqrt(_variance(hits.rate, hits.n) + _variance(hits.back, hits.n_back))
-    return stderr * _crossfit_widening(hits, stderr) if n_folds > 1 else stderr
+    if n_folds == 1:
+        return stderr
+    return stderr * crossfit_widening((hits.rate + hits.back - 1) / stderr)
 
 
 def _variance(rate: Any, n: Any) -> Any:
@@ -136,13 +138,14 @@ def _variance(rate: Any, n: Any) -> Any:
     return smoothed * (1 - smoothed) / (n + 3)
 
 
-def _crossfit_widening(hits: Hits, stderr: Any) -> Any:
+def crossfit_widening(z: Any) -> Any:
     """Factor by which errors grow because folds share training data.
+
+    ``z`` is the difference of two clusters in standard errors.
 
     It is √2 for pairs that cannot be told apart (:data:`CROSSFIT_VARIANCE`) and falls to 1 for
     pairs that can: there the networks agree, and the folds are practically independent.
     """
-    z = (hits.rate + hits.back - 1) / stderr
     return np.sqrt(1 + (CROSSFIT_VARIANCE - 1) * np.exp(-0.5 * (z / NULL_REACH) ** 2))
 
 
@@ -164,7 +167,7 @@ def accuracy_interval(hits: Hits, level: float, n_folds: int = 1) -> tuple[Any, 
     below = np.sqrt((hits.rate - low) ** 2 + (hits.back - low_back) ** 2) / 2
     above = np.sqrt((high - hits.rate) ** 2 + (high_back - hits.back) ** 2) / 2
     if n_folds > 1:
-        widening = _crossfit_widening(hits, tvd_stderr(hits))
+        widening = crossfit_widening((hits.rate + hits.back - 1) / tvd_stderr(hits))
         below, above = below * widening, above * widening
     return _within(hits.accuracy - below), _within(hits.accuracy + above)
 
@@ -269,6 +272,22 @@ def ranks_within(values: Matrix, groups: Index) -> Matrix:
     ranks = np.empty(len(values))
     ranks[order] = np.repeat((ends[:-1] + ends[1:] - 1) / 2, np.diff(ends))
     return ranks
+
+
+def rank_sums(values: Matrix, of_left: NDArray[np.bool_], groups: Index, n_groups: int) -> Matrix:
+    """Mann–Whitney U of each group: how often a value of the left is higher; ties are one half.
+
+    Examples
+    --------
+    >>> of_left = np.array([True, False, False, True])
+    >>> rank_sums(np.array([2.0, 1.0, 2.0, 0.0]), of_left, np.array([0, 0, 0, 1]), 2)
+    array([1.5, 0. ])
+    """
+    rank = ranks_within(values, groups)
+    n_left, sizes = np.bincount(groups, of_left, n_groups), np.bincount(groups, minlength=n_groups)
+    # Ranks go on from group to group; those of the left alone would be 0 to n_left − 1.
+    least = n_left * (np.cumsum(sizes) - sizes) + n_left * (n_left - 1) / 2
+    return np.bincount(groups, np.where(of_left, rank, 0), n_groups) - least
 
 
 def rank_sum_p_value(U: Matrix, counts: Index, n_folds: int | None = None) -> Matrix:

@@ -242,13 +242,6 @@ class PairMatrix:
         found = self.of(i.ravel(), j.ravel()).reshape(i.shape)
         return np.where(i == j, self.diagonal, found)[()]
 
-    def map(self, function: Callable[[Matrix], Matrix]) -> "PairMatrix":
-        """The same function of all values."""
-        diagonal = float(function(np.array(self.diagonal)))
-        mapped = PairMatrix(self.pairs, lambda i, j: function(self.of(i, j)), diagonal)
-        mapped.values = function(self.values)
-        return mapped
-
     def toarray(self) -> Matrix:
         """The whole matrix, if it is not too large."""
         k = len(self)
@@ -346,11 +339,7 @@ class PairScores:
         for some, pair, of_left, strata, margin in self._margins(left, right):
             group = pair * n_strata + np.where(across[some][pair], 0, strata)
             n = len(some) * n_strata
-            rank = stats.ranks_within(np.where(of_left, margin, -margin), group)
-            n_left, sizes = np.bincount(group, of_left, n), np.bincount(group, minlength=n)
-            # Ranks go on from group to group; those of the left alone would be 0 to n_left − 1.
-            least = n_left * (np.cumsum(sizes) - sizes) + n_left * (n_left - 1) / 2
-            U = np.bincount(group, np.where(of_left, rank, 0), n) - least
+            U = stats.rank_sums(np.where(of_left, margin, -margin), of_left, group, n)
             found[some] = U.reshape(-1, n_strata).sum(axis=1)
         return found
 
@@ -388,8 +377,7 @@ def _looked_up(matrix: sparse.csr_array, i: Index, j: Index) -> Matrix:
     """Entries of a sparse matrix at (i, j)."""
     if len(i) == 0:
         return np.zeros(0)
-    found: Matrix = np.asarray(matrix[i, j]).ravel()
-    return found
+    return np.asarray(matrix[i, j]).ravel()
 
 
 # --- confusions ---------------------------------------------------------------------------------
@@ -423,10 +411,9 @@ def count_confusions(scores: HeldoutScores, ranks: Ranks = ALONE) -> tuple[spars
         found, too_many = _of_stratum(stratum)
         misses = misses + found
         capped += too_many
-    if ranks.size > 1:
-        first, *others = ranks.gathered(misses)
-        misses = sum(others, start=first)
-        capped = ranks.sum(torch.from_numpy(capped)).numpy()
+    first, *others = ranks.gathered(misses)
+    misses = sum(others, start=first)
+    capped = ranks.sum(torch.from_numpy(capped)).numpy()
     misses.sort_indices()
     return misses, capped
 

@@ -1,24 +1,15 @@
-"""Lower bounds on the 1-Wasserstein distance between all pairs of clusters, and their result.
-
-NumPy only; torch is imported when bounds are computed (:mod:`unsplit.pairwise.lipschitz_maps`).
-"""
+"""The result of :func:`unsplit.pairwise_wasserstein`, in NumPy only."""
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from unsplit._typing import Index, Matrix
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
-from unsplit.data.labels import encode_labels
 from unsplit.data.saving import data_frame
-from unsplit.devices import check_seed, choose_device, memory_errors, usual_settings
-from unsplit.errors import check_flag, check_whole
-
-if TYPE_CHECKING:
-    import torch
 
 FORMAT = "unsplit.PairwiseWasserstein/2"
 _ARRAYS = {
@@ -189,77 +180,3 @@ class PairwiseWasserstein:
             f"{int(self.n_heldout.sum()):,} of {int(self.sizes.sum()):,} held out\n"
             f"  closest {closest}"
         )
-
-
-@usual_settings()
-def pairwise_wasserstein(
-    X: ArrayLike,
-    labels: ArrayLike,
-    *,
-    cv: int = 5,
-    epochs: int = 10,
-    n_maps: int = 16,
-    device: "str | torch.device" = "auto",
-    random_state: int | np.random.Generator | np.random.RandomState | None = None,
-    progress: bool = False,
-) -> PairwiseWasserstein:
-    """Estimate lower bounds on the 1-Wasserstein distance between all pairs of clusters.
-
-    One network serves all pairs.  Distances are Euclidean and in the unit of X: features are not
-    standardised.
-
-    Parameters
-    ----------
-    X : array-like or SciPy sparse matrix of shape (n, d)
-        Vectors; a sparse matrix is made dense.
-    labels : array-like of shape (n,)
-        The clusters: integers or strings; −1 and missing values mean noise and are left out.
-    cv : int
-        Folds of cross-fitting: every observation is evaluated by functions that were trained
-        without it.
-    epochs : int
-        Passes over the training rows, of at least ten steps each.
-    n_maps : int
-        Number of maps of each kind; all pairs share them.
-    device : str or torch.device
-        "auto" uses CUDA if it is available, else MPS, else the CPU.
-    random_state : int, Generator, RandomState or None
-        The same seed gives the same result, whatever the order of the rows and the names of the
-        clusters.  The global random state is not changed.
-    progress : bool
-        Show a progress bar.
-
-    Returns
-    -------
-    PairwiseWasserstein
-        Distances and standard errors; can be saved, made a data frame, and merged.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.concatenate([rng.standard_normal((100, 2)) + shift for shift in (0, 0, 3)])
-    >>> labels = np.repeat(["a", "b", "c"], 100)
-    >>> result = pairwise_wasserstein(X, labels, epochs=5, random_state=0)
-    >>> np.abs(result.distance - 3 * np.sqrt(2) * np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0]])) < 0.5
-    array([[ True,  True,  True],
-           [ True,  True,  True],
-           [ True,  True,  True]])
-    """
-    check_whole("cv", cv, 2, "5 is usual")
-    check_whole("epochs", epochs, 1)
-    check_whole("n_maps", n_maps, 1)
-    check_flag("progress", progress)
-    check_seed(random_state)
-    from unsplit.data.rows.kinds import numeric_matrix
-    from unsplit.pairwise.heldout_scores import require_folds
-    from unsplit.pairwise.lipschitz_maps import bounds
-
-    where, values = choose_device(device), numeric_matrix(X)
-    with memory_errors("comparing the clusters", "use fewer features or fewer clusters"):
-        values = values if isinstance(values, np.ndarray) else values.toarray()
-        encoded = encode_labels(labels, len(values))
-        require_folds(cv, encoded.clusters)
-        how = cv, epochs, n_maps, where, random_state, progress
-        distance, stderr, n_heldout, history = bounds(values, encoded.clusters, *how)
-    sizes = np.bincount(encoded.clusters[encoded.clusters >= 0])
-    return PairwiseWasserstein(encoded.cluster_ids, sizes, distance, stderr, n_heldout, history)

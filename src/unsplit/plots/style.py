@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.readers.tables import require_module
 from unsplit.errors import InputError, check_type, shown
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.divergences import DIVERGENCES
-
-Floats = NDArray[np.float64]
 
 # Paul Tol's ten qualitative colours, safe for the colour-blind, mixed so that neighbours differ.
 COLOURS = (

@@ -24,7 +24,7 @@ from unsplit.devices import version_of
 from unsplit.errors import InputError, shown
 from unsplit.merging.tree import MergeTree
 from unsplit.pairwise.result import PairwiseTVD
-from unsplit.plots.matrix import matrix_of
+from unsplit.plots.figures import matrix_of
 from unsplit.report import sections
 from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Kept, Source, collect
@@ -144,8 +144,8 @@ def report(
     row_ids : array-like of shape (n,), optional
         Names of the observations, for the table of labels.
     feature_names : sequence of d str, optional
-        Names of the features; by default those of the columns of a data frame.  If all end in a
-        row and a column, such as "pixel_0_7", they are drawn as images.
+        Names of the features, by default those of a data frame.  If all end in a row and a column,
+        such as "pixel_0_7", they are drawn as images.
     picture : array-like of shape (n, 2), optional
         Where to draw each observation, for example ``adata.obsm["X_umap"]``; otherwise t-SNE or
         PCA place them.
@@ -208,6 +208,7 @@ def clusters_of(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
     return np.asarray(unmerged.labels(labels))
 
 
+@np.errstate(all="ignore")
 def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     """Make the page of a tree, which is folded to ``most_leaves`` leaves if it is larger."""
     tree, kept = content.tree, content.kept

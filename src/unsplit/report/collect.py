@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from unsplit._typing import Index
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
-from unsplit.errors import InputError, is_whole, option, shown
+from unsplit.errors import InputError, is_whole, numeric_array, option, shown
 from unsplit.pairwise.result import PairwiseTVD
 
 Floats = NDArray[np.float64]
@@ -136,6 +136,7 @@ class Kept(SimpleNamespace):
         return cls(**load_checked(path, FORMAT, _kept_arrays(n_clusters), advice=advice)[0])
 
 
+@np.errstate(all="ignore")
 def collect(source: Source, distances: PairwiseTVD | None = None) -> Kept:
     """Collect what a page shows of the observations.
 
@@ -259,12 +260,8 @@ def _grid(source: Source, matrix: Any) -> tuple[int, int] | None:
 
 
 def _differences(source: Source, matrix: Any) -> dict[str, Any]:
-    """Means of the features that differ most between clusters, and their spread.
-
-    The spread is the deviation within clusters, but at least a quarter of that of all observations:
-    where nearly every cluster has one value, as of a yes or no, there would be none.
-    """
-    k, names = source.n_clusters, source.feature_names
+    """Means of the features that differ most between clusters, and their spread."""
+    names = source.feature_names
     if names is None:
         names = [f"feature {i}" for i in range(matrix.shape[1])]
     if len(names) != matrix.shape[1]:
@@ -273,27 +270,52 @@ def _differences(source: Source, matrix: Any) -> dict[str, Any]:
             "pass one for each column."
         )
     inside = drawn_rows(source.clusters, MOST_AVERAGED)
-    clusters = source.clusters[inside]
-    sizes = np.maximum(np.bincount(clusters, minlength=k), 1)
-    place = (clusters, np.arange(len(inside)))
-    average = scipy.sparse.csr_array((1 / sizes[clusters], place), (k, len(inside)))
     values = matrix[inside]
-    if scipy.sparse.issparse(matrix):
+    if scipy.sparse.issparse(values):
         from unsplit.data.rows.kinds import log_shares
 
         values = log_shares(values)
-    deviation = StandardScaler(with_mean=False).fit(values).scale_  # 1 for a constant feature
-    means = average @ values.astype(np.float64)
-    means = means.toarray() if scipy.sparse.issparse(means) else means
-    shares = sizes / sizes.sum()
-    explained = shares @ ((means - shares @ means) / deviation) ** 2  # of the variance
+    average = averaging(source.clusters[inside], source.n_clusters)
+    means, within, explained = means_and_spread(values, average)
     top = np.argsort(-explained, kind="stable")[:MOST_FEATURES]
-    within = deviation * np.sqrt(np.clip(1 - explained, LEAST_WITHIN, 1))
     return {
         "feature_names": np.array([str(names[i]) for i in top], dtype=np.str_),
         "means": means[:, top].astype(np.float32),
         "spread": within[top].astype(np.float32),
     }
+
+
+def averaging(clusters: Index, k: int) -> scipy.sparse.csr_array:
+    """A matrix (k, n) that makes means of clusters; those without observations have zeros.
+
+    Examples
+    --------
+    >>> averaging(np.array([0, 1, 0]), 2) @ np.array([1.0, 5.0, 3.0])
+    array([2., 5.])
+    """
+    sizes, place = np.bincount(clusters, minlength=k), (clusters, np.arange(len(clusters)))
+    return scipy.sparse.csr_array((1 / sizes[clusters], place), (k, len(clusters)))
+
+
+def means_and_spread(values: Any, average: scipy.sparse.csr_array) -> tuple[Floats, Floats, Floats]:
+    """Means of features (k, d), their spread (d,), and how much of them clusters explain (d,).
+
+    The spread is the deviation within clusters, but at least a quarter of that of all observations:
+    where nearly every cluster has one value, as of a yes or no, there would be none.
+
+    Examples
+    --------
+    >>> yes = np.array([[0.0], [0.0], [1.0], [1.0]])
+    >>> means_and_spread(yes, averaging(np.array([0, 0, 1, 1]), 2))[1]
+    array([0.125])
+    """
+    deviation = StandardScaler(with_mean=False).fit(values).scale_  # 1 for a constant feature
+    means = average @ values.astype(np.float64)
+    means = means.toarray() if scipy.sparse.issparse(means) else means
+    sizes = np.diff(average.indptr)
+    shares = sizes / sizes.sum()
+    explained = shares @ ((means - shares @ means) / deviation) ** 2  # of the variance
+    return means, deviation * np.sqrt(np.clip(1 - explained, LEAST_WITHIN, 1)), explained
 
 
 # --- which observations ---------------------------------------------------------------------------
@@ -347,8 +369,8 @@ def exemplar_rows(features: Floats, clusters: Index, per_cluster: int) -> Index:
 
 def checked_picture(picture: Any, n: int) -> Floats:
     """A picture of n observations that the user made, for example by UMAP."""
-    xy = np.asarray(picture, np.float64)
-    if xy.shape != (n, 2) or not np.isfinite(xy).all():
+    xy = numeric_array(option("picture"), picture, 2)
+    if xy.shape != (n, 2):
         raise InputError(
             f"{option('picture')} must have two finite coordinates for each of the {n} "
             f"observations, got shape {xy.shape}; pass an array of shape ({n}, 2)."

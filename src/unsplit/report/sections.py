@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unsplit._typing import Index
 from unsplit.data.array_files import checksum
+from unsplit.data.labels import natural
 from unsplit.merging.decision import MUST_LINK, UNCLEAR, Merge
 from unsplit.merging.tree import MergeTree, Row, members_of_nodes
 from unsplit.pairwise.divergences import DIVERGENCES
@@ -26,10 +27,9 @@ RANKED_BY = {name: one.caption for name, one in DIVERGENCES.items()} | {
 }
 # Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
 CUT_OUT_OF_FEATURES = (
-    "The clusters seem to be cut out of the same features, as k-means and Leiden do; then every "
-    "pair differs by construction.",
-    "The nearest neighbours of the observations therefore decided which clusters belong together; "
-    "if the labels come from elsewhere, pass --labels-from elsewhere, and tests decide.",
+    "The clusters seem to be cut out of the features, as by k-means or Leiden; then every pair "
+    "differs, so neighbours decided. If the labels come from elsewhere, pass --labels-from "
+    "elsewhere."
 )
 
 # Pairs that can be reviewed on one page, the most urgent ones.
@@ -164,8 +164,8 @@ def rounded(value: float) -> float | None:
 def why_stopped(tree: MergeTree) -> str:
     """By which rule merging stopped, and what ranked the pairs."""
     ranked_by = f"Pairs were ranked by {RANKED_BY.get(tree.statistic, tree.statistic)}."
-    more = CUT_OUT_OF_FEATURES if tree.strategy == "neighbours" else (ranked_by,)
-    return " ".join([f"Merging stopped because {tree.stopped}.", *more])
+    more = CUT_OUT_OF_FEATURES if tree.strategy == "neighbours" else ranked_by
+    return f"Merging stopped because {tree.stopped}. {more}"
 
 
 def how_sure(rows: list[Row]) -> str:
@@ -205,7 +205,7 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
     """
     before, after = counted(tree.n_initial, "cluster"), f"{tree.n_clusters:,}"
     merged = tree.taken.any()
-    sentences = [how_sure(tree.reviewed), tree.how_stable, why_stopped(tree)]
+    sentences = [tree.how_separated, how_sure(tree.reviewed), tree.how_stable, why_stopped(tree)]
     if n_noise:
         sentences.append(f"{counted(n_noise, 'observation')} labelled as noise stayed noise.")
     if folded_to is not None:
@@ -234,10 +234,12 @@ def tree_section(view: View) -> dict[str, Any]:
     """The dendrogram: leaves in order, and every merge with its evidence."""
     tree = view.tree
     names = [str(name) for name in tree.cluster_ids.tolist()]
+    rank = np.argsort(sorted(range(len(names)), key=lambda i: natural(names[i]))).tolist()
     linked = sum(merge.stage == MUST_LINK for merge in view.merges)
     return {
         "fingerprint": fingerprint(tree),
         "names": [[names[i] for i in members] for members in view.members],
+        "ranks": [[rank[i] for i in members] for members in view.members],
         "sizes": view.sizes.tolist(),
         "order": view.leaves_in[-1],
         "base": base_height(tree),
@@ -434,8 +436,7 @@ def border(
     for side in (left, right):
         index = spread(np.flatnonzero(np.isin(scores.clusters, side)), MOST_AT_BORDER)
         z = scores.composed(index, (left, right), distances.sizes).astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            difference = z[:, 0] - z[:, 1]
+        difference = z[:, 0] - z[:, 1]
         found.append(difference[np.isfinite(difference)])
     if not all(map(len, found)):
         return None

@@ -1,6 +1,5 @@
 """What a command or a notebook says about a result: the result, the reason, what to check."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,7 @@ import numpy as np
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
 from unsplit.data.readers.tables import listing
-from unsplit.merging.decision import CANNOT_LINK, UNCLEAR, Merge
+from unsplit.merging.decision import UNCLEAR, Merge
 from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.tree import MergeTree, members_of_nodes
 from unsplit.pairwise.result import PairwiseTVD
@@ -20,70 +19,56 @@ if TYPE_CHECKING:
     from unsplit.data.readers.observations import Observations
 
 N_CLOSEST = 8
-N_UNCLEAR = 3
 N_FEATURES = 8
 
 
-def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str]:
-    """Say how many clusters became how many, why merging stopped, and how close the call was.
+def of_merge(
+    tree: MergeTree, n_noise: int, requested: bool = False, where: str = "review.csv"
+) -> list[str]:
+    """Say how many clusters became how many, and then why, how stable and how clear that is.
 
-    ``requested`` is whether the user said how many clusters there should be.
+    ``requested`` is whether the user said how many clusters there should be, ``where`` the table of
+    pairs to check.
 
     Examples
     --------
     >>> import unsplit
     >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], max_tvd=0.5)
-    >>> of_merge(tree, n_noise=0)[0]
-    'Merged 3 clusters into 2.'
+    >>> for line in of_merge(tree, n_noise=0):
+    ...     print(line)
+    Merged 3 clusters into 2.
+      Merging stopped because every remaining pair has a TVD above 0.5.
+      2 of 2 pairs are unclear and come first in review.csv: look at 0 and 1 (merged).
     """
     as_requested = ", as requested" if requested else ""
-    lines = [f"Merged {tree.n_initial:,} clusters into {tree.n_clusters:,}{as_requested}."]
+    headline = f"Merged {tree.n_initial:,} clusters into {tree.n_clusters:,}{as_requested}."
     if not tree.taken.any():
         apart = counted(tree.n_initial, "cluster")
-        lines = [f"Merged nothing: all {apart} stayed apart{as_requested}."]
-    if not requested:
-        lines.append(f"Merging stopped because {tree.stopped}.")
-    if tree.how_stable is not None:
-        lines.append(tree.how_stable)
+        headline = f"Merged nothing: all {apart} stayed apart{as_requested}."
+    lines = [] if requested else [f"Merging stopped because {tree.stopped}."]
+    lines += [known for known in (tree.how_separated, tree.how_stable) if known is not None]
+    lines.append(_of_review(tree, where))
     if tree.strategy == "neighbours":
-        lines += CUT_OUT_OF_FEATURES
+        lines.append(CUT_OUT_OF_FEATURES)
     if n_noise:
         lines.append(
             f"{counted(n_noise, 'observation')} labelled as noise stayed noise (label -1)."
         )
-    lines.append("")
-    n_taken = int(tree.taken.sum())
-    if n_taken:
-        last = tree.merges[n_taken - 1]
-        lines += [f"Last pair merged: {_pair(tree, last)}", f"  {last.why}"]
-    if n_taken < len(tree.merges):
-        refused = tree.merges[n_taken]
-        # If a number was requested, its own reason may be one to merge.
-        reason = f"because {tree.stopped}" if requested else refused.because
-        if refused.stage == CANNOT_LINK:
-            reason = refused.why
-        lines += [f"First pair kept apart: {_pair(tree, refused)}", f"  {reason}"]
-    return lines
+    return [headline, *(f"  {line}" for line in lines)]
 
 
-def of_review(tree: MergeTree, where: str = "review.csv") -> list[str]:
-    """Say how many pairs are unclear, and name the first of them; all are in ``where``.
-
-    Examples
-    --------
-    >>> import unsplit
-    >>> tree = unsplit.merge([[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]], max_tvd=0.5)
-    >>> of_review(tree)[0]
-    'Please check 2 of 2 pairs: the evidence is unclear. They come first in review.csv.'
-    """
+def _of_review(tree: MergeTree, where: str) -> str:
+    """Say how many pairs are unclear, and name the first of them."""
     unclear = [row for row in tree.reviewed if row.pair.verdict == UNCLEAR]
     n_pairs = counted(len(tree.reviewed), "pair")
     if not unclear:
-        return [f"The evidence is clear for all {n_pairs} in {where}."]
-    come = "It comes" if len(unclear) == 1 else "They come"
-    heading = f"Please check {len(unclear):,} of {n_pairs}: the evidence is unclear."
-    lines = [f"{heading} {come} first in {where}."]
-    return lines + [f"  {row.done:10}  {_pair(tree, row.pair)}" for row in unclear[:N_UNCLEAR]]
+        return f"The evidence is clear for all {n_pairs} in {where}."
+    come = "is unclear and comes" if len(unclear) == 1 else "are unclear and come"
+    first = unclear[0]
+    return (
+        f"{len(unclear):,} of {n_pairs} {come} first in {where}: look at "
+        f"{_pair(tree, first.pair)} ({first.done})."
+    )
 
 
 def of_cells(read: "Observations") -> str:
@@ -186,11 +171,7 @@ def of_overclustering(labels: Index) -> str:
 
 def _pair(tree: MergeTree, merge: Merge) -> str:
     members = members_of_nodes(tree.merges, tree.n_initial)
-    left, right = (_side(tree, members[node]) for node in (merge.left, merge.right))
-    if math.isnan(merge.tvd):
-        return f"{left} and {right}, distance {merge.statistic:.3f}"
-    interval = f"95% interval {merge.low:.3f} to {merge.high:.3f}"
-    return f"{left} and {right}, TVD {merge.tvd:.3f} ({interval})"
+    return " and ".join(_side(tree, members[node]) for node in (merge.left, merge.right))
 
 
 def _side(tree: MergeTree, members: Sequence[int]) -> str:

@@ -21,6 +21,7 @@ from unsplit.data.readers.shards import find_samples, shards_of
 from unsplit.data.readers.tables import Progress
 from unsplit.errors import (
     InputError,
+    check_choice,
     check_flag,
     check_path,
     check_type,
@@ -28,6 +29,9 @@ from unsplit.errors import (
     refuses_old_options,
     shown,
 )
+
+# What can be done with missing values of a table.
+MISSING = ("drop", "median")
 
 READERS: dict[str, Callable[..., tuple[Any, FileList]]] = {
     "images": read_images,
@@ -49,6 +53,8 @@ def read(
     progress: Callable[[int, int], None] | None = None,
     use_rep: str | None = None,
     groups: str | os.PathLike[str] | None = None,
+    encode: Sequence[str] = (),
+    missing: str | None = None,
 ) -> Observations:
     """Read observations of any kind, and the cluster of each.
 
@@ -83,6 +89,12 @@ def read(
     groups : str or path, optional
         A file with the groups, or the name of a column or array in ``path``; not together with
         ``batch``.
+    encode : sequence of str
+        Columns of categories of a table.  Each becomes a column of 0 and 1 for each of its 2 to 20
+        values; other columns that do not hold numbers are left out.
+    missing : {"drop", "median"}, optional
+        Leave out the rows of a table that have missing values, or fill them in with the medians of
+        their columns; by default they are an error.  ``kept`` then says which rows are left.
 
     Returns
     -------
@@ -113,7 +125,10 @@ def read(
     for name, value in {"id": id, "use_rep": use_rep}.items():
         if value is not None:
             check_type(name, value, str, "pass a name")
-    _check_lists({"features": () if features is None else features, "drop": drop})
+    only = () if features is None else features
+    _check_lists({"features": only, "drop": drop, "encode": encode})
+    if missing is not None:
+        check_choice("missing", missing, MISSING)
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function or None, got {shown(progress)}.")
     check_flag("scale", scale)
@@ -122,8 +137,8 @@ def read(
         None if name is None else os.fspath(name)
         for name in (labels, batch if groups is None else groups)
     )
-    only = None if features is None else tuple(features)
-    choice = ColumnChoice(id, only, tuple(drop), scale)
+    chosen = None if features is None else tuple(features)
+    choice = ColumnChoice(id, chosen, tuple(drop), scale, tuple(encode), missing)
     if path.suffix.lower() == ".h5ad":
         refuse_choice(path, choice.given)
         found = read_cells(path, wanted, within, use_rep)

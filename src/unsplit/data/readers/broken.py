@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.data.readers.tables import TOO_LARGE, shortened
-from unsplit.errors import InputError, SkippedWarning, warn
+from unsplit.errors import InputError, InputWarning, SkippedWarning, warn
 
 # Share of the files of a folder that may be broken.
 MOST_BROKEN = 0.05
@@ -141,7 +141,7 @@ def reading(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (InputError, ImportError):
+    except (InputError, ImportError, InputWarning):
         raise
     except MemoryError:
         raise InputError(f"{path} does not fit into memory; {TOO_LARGE}.") from None

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from unsplit._typing import Index
 from unsplit.data.labels import is_gap
-from unsplit.data.readers.tables import NUMBER, UNNAMED, Columns, held, listing
-from unsplit.errors import InputError, SkippedWarning, option, shown, warn
+from unsplit.data.readers.tables import MOST_CATEGORIES, NUMBER, UNNAMED, Columns, held, listing
+from unsplit.data.rows.base import refuse_gaps_in_columns
+from unsplit.errors import InputError, InputWarning, SkippedWarning, option, shown, warn
 
 # Names of id columns, most important first; none of them is a feature unless it is asked for.
 ID_NAMES = ("id", "row_id", "index", UNNAMED.lower())
@@ -39,6 +40,10 @@ class ColumnChoice:
         Columns that are not features.
     scale : bool
         Whether features are divided by their standard deviations.
+    encode : tuple of str
+        Columns of categories, which become columns of 0 and 1.
+    missing : str or None
+        What is done with missing values: "drop", "median", or None for an error.
 
     Examples
     --------
@@ -50,6 +55,8 @@ class ColumnChoice:
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     scale: bool = False
+    encode: tuple[str, ...] = ()
+    missing: str | None = None
 
     def __post_init__(self) -> None:
         if self.features is not None and self.drop:
@@ -61,19 +68,20 @@ class ColumnChoice:
     @property
     def given(self) -> list[str]:
         """The names of the choices that were made."""
-        made = {"id": self.id, "features": self.features, "drop": self.drop, "scale": self.scale}
-        return [name for name, value in made.items() if value]
+        return [name for name, value in vars(self).items() if value]
 
 
 class Roles(NamedTuple):
     """How the columns of a table are read.
 
     ``names`` are columns that hold names (ids, labels, batches), which are kept as they are
-    written; ``features`` are those that should hold numbers.
+    written; ``features`` are those that should hold numbers, or categories if they are also among
+    ``encode``.
     """
 
     names: list[str]
     features: list[str]
+    encode: Sequence[str] = ()
 
 
 def assign_roles(
@@ -86,7 +94,7 @@ def assign_roles(
     Examples
     --------
     >>> assign_roles(Path("d.csv"), ["id", "x", "y", "c"], ["c"], ColumnChoice(drop=("y",)))
-    Roles(names=['id', 'c'], features=['x'])
+    Roles(names=['id', 'c'], features=['x'], encode=())
     """
     for name in wanted:
         if name is not None and name not in names and not os.path.isfile(name):
@@ -97,14 +105,14 @@ def assign_roles(
     ids = [n for n in ids if n not in choice.drop and n not in (chosen or ())]
     own = [n for n in names if n in wanted and n not in ids]
     left = [n for n in names if n not in {*ids, *own, *choice.drop}]
-    features = left if chosen is None else [n for n in left if n in chosen]
+    features = left if chosen is None else [n for n in left if n in {*chosen, *choice.encode}]
     if not features:
         raise InputError(
             f"{path} has no feature columns left; {option('drop')} names all of them."
             if choice.drop
             else f"{path} has no feature columns; add columns of numbers."
         )
-    return Roles(ids + own, features)
+    return Roles(ids + own, features, tuple(dict.fromkeys(choice.encode)))
 
 
 def refuse_choice(path: Path, given: Sequence[str]) -> None:
@@ -129,7 +137,9 @@ def check_choice(
     unsplit.errors.InputError: d.csv has no column 'dept', which features names; ...
     """
     one, features = [choice.id] if choice.id else [], choice.features or ()
-    for use, given in {"id": one, "drop": choice.drop, "features": features}.items():
+    encode = [name for name in choice.encode if name not in features]
+    listed = {"id": one, "drop": choice.drop, "features": features, "encode": encode}
+    for use, given in listed.items():
         unknown = [name for name in given if name not in names]
         if unknown:
             missing, there_are = ", ".join(map(shown, unknown)), held(names, unknown[0])
@@ -137,7 +147,8 @@ def check_choice(
                 f"{path} has no column {missing}, which {option(use)} names; {there_are}."
             )
     uses = [("labels", wanted[:1]), ("batch", wanted[1:]), ("id", one), ("features", features)]
-    for name in {*one, *features}:
+    uses += [("encode", encode), ("drop", [name for name in choice.drop if name in encode])]
+    for name in {*one, *features, *encode}:
         twice = [option(use) for use, of in uses if name in of]
         if len(twice) > 1:
             raise InputError(
@@ -185,7 +196,8 @@ def leave_out_text(
     if choice.features is not None and text:
         raise InputError(
             f"{option('features')} names columns of {path} that are not numbers "
-            f"({listing(list(text))}); encode them as numbers, or leave them out."
+            f"({listing(list(text))}); make columns of 0 and 1 of categories with "
+            f"{option('encode', list(text)[:1])}, or leave them out."
         )
     for name, values in text.items():
         _refuse_mistakes(path, name, values)
@@ -195,9 +207,13 @@ def leave_out_text(
             "add columns of numbers."
         )
     if text:
+        n_values = {n: len(set(map(str, v))) for n, v in text.items() if v.dtype.kind in "OU"}
+        few = [name for name, number in n_values.items() if 2 <= number <= MOST_CATEGORIES]
+        advice = "if they are measurements or dates, write numbers instead, such as days"
+        if few:
+            advice = f"{option('encode', few[:1])} makes columns of 0 and 1 of categories"
         warn(
-            f"left out of {path}: {listing(list(text))}, which do not hold numbers; if they are "
-            "measurements, write numbers instead.",
+            f"left out of {path}: {listing(list(text))}, which do not hold numbers; {advice}.",
             SkippedWarning,
         )
 
@@ -213,6 +229,57 @@ def _refuse_mistakes(path: Path, name: str, values: NDArray[Any]) -> None:
             f"column {name!r} of {path} holds numbers, but also {value!r} (row {row:,}); correct "
             f"such values, or leave the column out with {option('drop', [name])}."
         )
+
+
+def without_gaps(
+    path: Path, X: NDArray[Any], names: Sequence[str], missing: str | None
+) -> NDArray[np.bool_]:
+    """Say which rows have no missing values, or fill them in, or raise an error if there are any.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    X : ndarray of shape (n, d)
+        Changed if missing values are filled in.
+    names : sequence of d str
+        Of its columns.
+    missing : {"drop", "median"} or None
+
+    Examples
+    --------
+    >>> import warnings
+    >>> X = np.array([[1.0], [3.0], [np.nan], [2.0]])
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     without_gaps(Path("d.csv"), X, ["x"], "drop")
+    array([ True,  True, False,  True])
+    """
+    gaps = np.isnan(X)
+    n_gaps, kept = gaps.sum(axis=0), np.ones(len(X), bool)
+    if missing is None or not n_gaps.any():
+        advice = f", or use {option('missing', 'drop')} or {option('missing', 'median')}"
+        refuse_gaps_in_columns(X, names, str(path), advice if n_gaps.any() else "")
+        return kept
+    whole, worst = ~gaps.any(axis=1), int(n_gaps.argmax())
+    if n_gaps[worst] == len(X) or (missing == "drop" and not whole.any()):
+        raise InputError(
+            f"{path} has too many missing values for {option('missing', missing)}, most of them in "
+            f"column {names[worst]!r}; leave it out with {option('drop', [names[worst]])}."
+        )
+    columns = [f"{n_gaps[j]:,} in {names[j]!r}" for j in np.flatnonzero(n_gaps).tolist()]
+    where = f"({', '.join(columns[:5])}{', …' if len(columns) > 5 else ''})"
+    if missing == "median":
+        X[gaps] = np.broadcast_to(np.nanmedian(X, axis=0), X.shape)[gaps]
+        said = f"missing values of {path} {where} are filled in with the medians of their columns"
+    else:
+        kept = whole
+        said = (
+            f"{(~kept).sum():,} of {len(X):,} rows of {path} have missing values {where} and are "
+        )
+        said += "left out; results list them as noise (-1)"
+    warn(f"{said}.", InputWarning)
+    refuse_gaps_in_columns(X[kept], names, str(path))
+    return kept
 
 
 # --- ids of rows ----------------------------------------------------------------------------------

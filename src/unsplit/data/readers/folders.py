@@ -114,7 +114,7 @@ def lists_images(path: Path) -> bool:
         return False
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as lines:
-            names = lines.readline().strip().replace("\t", ",").split(",")
+            names = lines.readline().strip().replace("\t", ",").replace(";", ",").split(",")
     except OSError:
         return False  # reading it says what is wrong
     return {"path", "cluster"} <= {name.strip(' "') for name in names}

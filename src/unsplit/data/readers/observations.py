@@ -6,6 +6,7 @@ matches labels in other files to rows by id or by order.
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +30,7 @@ from unsplit.data.readers.columns import (
     no_column,
     places_of,
     refuse_choice,
+    without_gaps,
 )
 from unsplit.data.readers.tables import (
     Assign,
@@ -40,7 +42,7 @@ from unsplit.data.readers.tables import (
     require_module,
     require_room,
 )
-from unsplit.data.rows.base import is_mapped, refuse_gaps_in_columns
+from unsplit.data.rows.base import is_mapped
 from unsplit.data.rows.kinds import warn_of_other_uses, warn_of_scales
 from unsplit.devices import available_memory
 from unsplit.errors import InputError, option
@@ -50,7 +52,7 @@ BATCH_NAMES = ("batch", "batches", "sample", "donor")
 # Matrices in .npy files of at least this many bytes stay on disk, as do arrays of more axes.
 MAPPED_FROM = 2**26
 
-_TEXT_TABLE = re.compile(r"\.(csv|tsv)(\.gz)?$")
+_TEXT_TABLE = re.compile(r"\.((csv|tsv)(\.gz)?|xlsx)$")
 _SPARSE_KEYS = {"format", "shape", "data"}
 
 
@@ -82,6 +84,10 @@ class Observations:
         Which matrix of an .h5ad file X is, such as "X_pca"; None for other files.
     shown : any kind of observations, or None
         What a page shows of the observations where X holds vectors given for them: the images.
+    kept : ndarray of shape (N,), or None
+        Which of the N rows of a table are left; the others have missing values.
+    all_ids : ndarray of shape (N,), or None
+        The ids of all rows of a table.
 
     Examples
     --------
@@ -99,6 +105,26 @@ class Observations:
     representation: str | None = None
     shown: Any = None
     groups: NDArray[Any] | None = None
+    kept: NDArray[np.bool_] | None = None
+    all_ids: NDArray[Any] | None = None
+
+    def of_all_rows(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Columns with the ids first, and −1 (noise) for rows that were left out.
+
+        Examples
+        --------
+        >>> ids, kept = np.array(["a", "b"]), np.array([True, False])
+        >>> read = Observations(np.eye(1), ["x"], ids[:1], None, kept=kept, all_ids=ids)
+        >>> [values.tolist() for values in read.of_all_rows({"new": np.array([3])}).values()]
+        [['a', 'b'], [3, -1]]
+        """
+        if self.kept is None or self.kept.all() or self.all_ids is None:
+            return {"id": self.row_ids, **columns}
+        whole = {"id": self.all_ids}
+        for name, values in columns.items():
+            whole[name] = np.full(len(self.kept), -1, object)
+            whole[name][self.kept] = values
+        return whole
 
 
 def read_observations(
@@ -114,10 +140,11 @@ def read_observations(
     path : str or path
         ``.npy`` with an array; ``.npz`` with one array of observations or one called "X" or "data"
         (its one-dimensional arrays can be labels), or a SciPy sparse matrix; ``.h5``, read like it;
-        ``.csv`` or ``.tsv`` (also with ``.gz`` at the end), ``.parquet``, ``.arrow`` or
-        ``.feather``.  In a table every column of numbers is a feature, except the labels and the
-        row ids: a column called "id", "row_id" or "index", a first column without a name, or the
-        index that pandas stored.  Other columns are left out with a warning that names them.
+        ``.csv`` or ``.tsv`` (also with ``.gz`` at the end), ``.txt`` with tabs, ``.xlsx``,
+        ``.parquet``, ``.arrow`` or ``.feather``.  In a table every column of numbers is a feature,
+        except the labels and the row ids: a column called "id", "row_id" or "index", a first column
+        without a name, or the index that pandas stored.  Other columns are left out with a warning
+        that names them.
     labels : str or path, optional
         A column of that file or, if it has none of that name, another file: ``.txt`` with one
         label per line, ``.npy``, ``.npz`` or a table, with one column of labels or one called
@@ -152,15 +179,21 @@ def read_observations(
     n = X.shape[0]
     others = {k: a for k, a in columns.items() if k not in wanted and a.shape == (n,)}
     ids = ids_in(path, others, contents.index, choice.id)
+    kept: Any = None
     if names is not None:
         leave_out_text(path, contents.text, choice, any_numbers=bool(names))
-        refuse_gaps_in_columns(X, names, str(path))
+        kept = without_gaps(path, X, names, choice.missing)
     rows = RowIds(path, np.arange(n) if ids is None else ids, ids is not None, choice.id)
     clusters = values_of_rows(columns, wanted[0], rows, LABEL_NAMES)
     batches = values_of_rows(columns, wanted[1], rows, BATCH_NAMES)
+    given: Any = X, rows.ids, clusters, batches
+    if kept is not None and not kept.all():
+        given = tuple(of if of is None else of[kept] for of in given)
+    X, left, clusters, batches = given
     if names is not None:
         _look_at_features(path, X, names, clusters, choice)
-    return Observations(X, names, rows.ids, clusters, batches, tuple(contents.text), choice.id)
+    found = Observations(X, names, left, clusters, batches, tuple(contents.text), choice.id)
+    return replace(found, kept=kept, all_ids=rows.ids)
 
 
 def with_vectors(
@@ -228,8 +261,8 @@ def read_file(path: Path, assign: Assign = lambda names: Roles(names, [])) -> Co
     refuse_unreadable(path)
     name = path.name.lower()
     with reading(path):
-        if table := _TEXT_TABLE.search(name):
-            return read_text_table(path, "," if table[1] == "csv" else "\t", assign)
+        if _TEXT_TABLE.search(name) or (name.endswith(".txt") and _has_columns(path)):
+            return read_text_table(path, assign)
         if name.endswith((".parquet", ".arrow", ".feather")):
             return read_arrow(path, assign)
         if name.endswith(".txt"):
@@ -241,8 +274,15 @@ def read_file(path: Path, assign: Assign = lambda names: Roles(names, [])) -> Co
             return Contents(_read_hdf5(path))
     raise InputError(
         f"{path} has an unsupported file type; supported are .npy, .npz, .csv, .tsv, .csv.gz, "
-        ".tsv.gz, .parquet, .arrow, .feather, .h5, .hdf5, .h5ad and, for labels, .txt."
+        ".tsv.gz, .xlsx, .parquet, .arrow, .feather, .h5, .hdf5, .h5ad and .txt, a table with tabs "
+        "or labels."
     )
+
+
+def _has_columns(path: Path) -> bool:
+    """Whether the first line of a text has tabs, as in a table; labels stand one in a line."""
+    with path.open("rb") as file:
+        return b"\t" in file.readline(2**20)
 
 
 def _read_numpy(path: Path) -> dict[str, Any]:

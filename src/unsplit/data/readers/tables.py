@@ -4,10 +4,12 @@ import csv
 import gzip
 import io
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsplit.devices import available_memory, require_memory
-from unsplit.errors import InputError
+from unsplit.errors import InputError, InputWarning, option, warn
 
 Columns = dict[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
@@ -27,6 +29,9 @@ Assign = Callable[[list[str]], Any]
 # Name given to a first column that has none, as pandas does.
 UNNAMED = "Unnamed: 0"
 
+# Values of a column that become columns of 0 and 1.
+MOST_CATEGORIES = 20
+
 # In memory, for each value of a table.
 BYTES_PER_VALUE = 24
 TOO_LARGE = "use fewer rows or columns"
@@ -35,6 +40,9 @@ TOO_LARGE = "use fewer rows or columns"
 MISSING = frozenset(["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "None", "NULL", "null"])
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+,\d*|,\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
+# Between values, and what spreadsheets write of text that is not in UTF-8.
+SEPARATORS, OLDER = (",", ";", "\t"), "cp1252"
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)(\.\d+(e[+-]\d+)?)?")
 
 
@@ -67,25 +75,51 @@ class Contents:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def read_text_table(path: Path, separator: str, assign: Assign) -> Contents:
-    r"""Read columns of a text file whose first line names them.
+def read_text_table(path: Path, assign: Assign) -> Contents:
+    r"""Read columns of a text file, or of a spreadsheet, whose first line names them.
+
+    Values stand between commas, semicolons or tabs, and in the last two cases decimals may have a
+    comma.  Text that is not in UTF-8 is read as Windows and Excel write it (Latin-1), with a
+    warning.
 
     Examples
     --------
     >>> from unsplit.data.readers.columns import Roles
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "cells.csv"
-    >>> _ = path.write_text("cell,depth,age\n007,1.5,3\n008,2,3\n")
-    >>> read = read_text_table(path, ",", lambda names: Roles(["cell"], ["depth"]))
+    >>> _ = path.write_text("cell;depth;age\n007;1,5;3\n008;2;3\n")
+    >>> read = read_text_table(path, lambda names: Roles(["cell"], ["depth"]))
     >>> read.arrays, read.X.ravel()
     ({'cell': array(['007', '008'], dtype='<U3')}, array([1.5, 2. ]))
     """
-    pd = require_module("pandas", "reading tables", "tables")
-    options: dict[str, Any] = {"sep": separator, "encoding": "utf-8", "index_col": False}
+    require_module("pandas", "reading tables", "tables")
+    opened = partial(_unpacked, path)
+    if path.suffix.lower() == ".xlsx":
+        opened = partial(io.BytesIO, _sheet(path))
+    with opened() as file:
+        start = file.read(2**16)
+    wide = start[:2] in (b"\xff\xfe", b"\xfe\xff")  # two bytes for a letter, as Excel writes .txt
+    try:
+        return _read_text(path, opened, "utf-16" if wide else "utf-8-sig", assign)
+    except UnicodeDecodeError:
+        if b"\0" in start:
+            raise
+    found = _read_text(path, opened, OLDER, assign)
+    warn(
+        f"{path} is not text in UTF-8 and was read as Latin-1 (Windows-1252); check letters such "
+        "as é and ß, or save it again as UTF-8.",
+        InputWarning,
+    )
+    return found
+
+
+def _read_text(path: Path, opened: Callable[[], Any], encoding: str, assign: Assign) -> Contents:
+    pd = import_module("pandas")
+    separator, names = _names(path, opened, encoding)
+    options: dict[str, Any] = {"sep": separator, "encoding": encoding, "index_col": False}
     if int(pd.__version__.split(".")[0]) < 3:  # the last digit of many numbers was wrong
         options["float_precision"] = "round_trip"
-    require_room(path, _memory_for_text(path, separator))
-    names = _names(path, separator)
+    require_room(path, _memory_for_text(opened, separator))
     roles = assign(names)
     if not roles.names:
         _refuse_numbers(path, names)
@@ -95,21 +129,64 @@ def read_text_table(path: Path, separator: str, assign: Assign) -> Contents:
     if wanted != names:
         options["usecols"] = wanted  # with which longer lines are no error
     try:
-        frame = pd.read_csv(path, header=0, names=names, **options)
+        with opened() as file:
+            frame = pd.read_csv(file, header=0, names=names, **options)
     except pd.errors.ParserError as error:
         reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
         raise InputError(
             f"{path} is not a regular table ({shortened(reason)}); "
             "give every line as many values as the first, and close all quotes."
         ) from None
+    if separator != ",":
+        _read_decimal_commas(frame, roles.features)
     arrays = {name: as_written(frame[name]) for name in roles.names}
-    return _contents(arrays, frame, roles.features)
+    return _contents(path, arrays, frame, roles)
+
+
+def _read_decimal_commas(frame: Any, features: list[str]) -> None:
+    """Turn numbers such as 1,5 into numbers; what else stands in their columns stays text."""
+    for name in features:
+        written = frame[name].tolist() if frame[name].dtype.kind not in "iufb" else []
+        found = [DECIMAL_COMMA.fullmatch(v) if isinstance(v, str) else None for v in written]
+        values = [v.replace(",", ".") if f else v for v, f in zip(written, found, strict=True)]
+        if not any(found):
+            continue
+        try:
+            frame[name] = np.array(values, np.float64)
+        except ValueError:
+            frame[name] = np.array(values, object)
+
+
+def _sheet(path: Path) -> bytes:
+    """The first sheet of a spreadsheet as a .csv file."""
+    pd = import_module("pandas")
+    require_module("openpyxl", "reading .xlsx files", "tables")
+    with zipfile.ZipFile(path) as archive:
+        require_room(path, 20 * sum(part.file_size for part in archive.infolist()))
+    cells = pd.read_excel(path, header=None, dtype=str, keep_default_na=False, engine="openpyxl")
+    text: str = cells.to_csv(index=False, header=False)
+    return text.encode()
 
 
 def _contents(
-    arrays: Columns, frame: Any, features: list[str], index: NDArray[Any] | None = None
+    path: Path, arrays: Columns, frame: Any, roles: Any, index: NDArray[Any] | None = None
 ) -> Contents:
-    """Divide the features in a data frame into numbers and text."""
+    """Divide the features in a data frame into numbers and text; encode categories before."""
+    features = roles.features
+    for name in roles.encode:
+        n_values = frame[name].nunique()
+        if not 2 <= n_values <= MOST_CATEGORIES:
+            raise InputError(
+                f"column {name!r} of {path} has {n_values:,} different values, but "
+                f"{option('encode')} needs 2 to {MOST_CATEGORIES}; leave it out with "
+                f"{option('drop', [name])}, or write numbers instead."
+            )
+    if roles.encode:
+        dummies = import_module("pandas").get_dummies
+        frame = dummies(frame[features], columns=[*roles.encode], prefix_sep="=", dtype=float)
+        added = [name for name in frame if name not in features]
+        warn(f"categories of {path} became columns of 0 and 1: {listing(added)}.", InputWarning)
+        features = list(frame)
     numbers = [name for name in features if frame[name].dtype.kind in "iufb"]
     single = numbers and all(frame[name].dtype == np.float32 for name in numbers)
     X = frame[numbers].to_numpy(np.float32 if single else np.float64, na_value=np.nan)
@@ -118,10 +195,10 @@ def _contents(
     return Contents(arrays, numbers, np.require(X, None, ["C", "W"]), text, index)
 
 
-def _memory_for_text(path: Path, separator: str) -> int:
+def _memory_for_text(opened: Callable[[], Any], separator: str) -> int:
     """Estimate how many bytes of memory a table needs, by unpacking it piece by piece."""
     limit, needed = available_memory(), 0
-    with _unpacked(path) as file:
+    with opened() as file:
         while needed <= limit and (piece := file.read(2**20)):
             n_values = piece.count(separator.encode()) + piece.count(b"\n")
             # The text itself, and where each value begins, its number, and a copy of that.
@@ -133,19 +210,23 @@ def _unpacked(path: Path) -> Any:
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
-def _names(path: Path, separator: str) -> list[str]:
-    """Return the names of all columns; the second line must not have more values than names."""
-    with _unpacked(path) as file:
-        text = io.TextIOWrapper(file, "utf-8-sig", newline="")
-        lines = (line for line in csv.reader(text, delimiter=separator) if line)
-        first, second = next(lines, None), next(lines, [])
+def _names(path: Path, opened: Callable[[], Any], encoding: str) -> tuple[str, list[str]]:
+    """What separates values, and the names of all columns; no line may have more values."""
+    usual = "," if ".csv" in path.name.lower() else "\t"
+    for separator in (usual, *SEPARATORS, usual):  # the usual one again if none fits
+        with opened() as file:
+            text = io.TextIOWrapper(file, encoding, newline="")
+            lines = (line for line in csv.reader(text, delimiter=separator) if line)
+            first, second = next(lines, None), next(lines, [])
+        if first is not None and 1 < len(first) >= len(second):
+            break
     if first is None:
         raise InputError(f"{path} is empty; write it again.")
     names = [name.strip() for name in first]
     if len(names) == 1 and re.search("[,;\t]", names[0]):
         raise InputError(
             f"{path} seems to have one column, {listing(names)}; "
-            "separate values by commas in .csv and by tabs in .tsv files."
+            "separate values by commas, semicolons or tabs, in every line by the same."
         )
     if len(second) > len(names):
         raise InputError(
@@ -159,7 +240,7 @@ def _names(path: Path, separator: str) -> list[str]:
             f"{path} has more than one column called {listing(repeated)}; "
             "give every column a name of its own."
         )
-    return names
+    return separator, names
 
 
 def _refuse_numbers(path: Path, names: list[str]) -> None:
@@ -237,7 +318,8 @@ def read_arrow(path: Path, assign: Assign) -> Contents:
     del table  # what it held is free already
     arrays = {name: _plain_column(frame[name]) for name in roles.names}
     index = _index(frame[stored[0]]) if len(stored) == 1 else None
-    return _contents(arrays, frame, [n for n in roles.features if n not in stored], index)
+    roles = roles._replace(features=[n for n in roles.features if n not in stored])
+    return _contents(path, arrays, frame, roles, index)
 
 
 def _index(column: Any) -> NDArray[Any] | None:

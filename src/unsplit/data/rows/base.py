@@ -229,7 +229,9 @@ def require_numbers(values: Any, name: str = "X") -> None:
         )
 
 
-def refuse_gaps_in_columns(X: NDArray[Any], names: Sequence[Any], what: str) -> None:
+def refuse_gaps_in_columns(
+    X: NDArray[Any], names: Sequence[Any], what: str, advice: str = ""
+) -> None:
     """Raise an error that names the columns with missing or infinite values, and how many."""
     n_gaps = (~np.isfinite(X)).sum(axis=0)
     columns = np.flatnonzero(n_gaps)
@@ -239,7 +241,7 @@ def refuse_gaps_in_columns(X: NDArray[Any], names: Sequence[Any], what: str) -> 
     more = f" and more in {len(columns) - 5:,} other columns" if len(columns) > 5 else ""
     raise InputError(
         f"{what} has missing or infinite values ({', '.join(named)}{more}); "
-        "remove those rows or fill in the values first."
+        f"remove those rows or fill in the values first{advice}."
     )
 
 
@@ -317,8 +319,7 @@ def _values_of(tensor: Tensor) -> NDArray[Any]:
 
 def middle_of(item: NDArray[Any]) -> NDArray[np.float64]:
     """Mean of every channel of one observation."""
-    found: NDArray[np.float64] = item.reshape(-1, item.shape[-1]).mean(axis=0, dtype=np.float64)
-    return found
+    return item.reshape(-1, item.shape[-1]).mean(axis=0, dtype=np.float64)
 
 
 def require_like(new: Rows, old: Rows) -> None:

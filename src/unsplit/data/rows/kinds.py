@@ -33,7 +33,15 @@ from unsplit.data.rows.base import (
 from unsplit.data.rows.datasets import DatasetRows
 from unsplit.data.rows.sequences import Ragged, RaggedRows
 from unsplit.devices import available_memory, require_memory
-from unsplit.errors import DependenceWarning, FeatureWarning, InputError, option, shown, warn
+from unsplit.errors import (
+    DependenceWarning,
+    FeatureWarning,
+    InputError,
+    InputWarning,
+    option,
+    shown,
+    warn,
+)
 
 # Types of numbers that need no conversion, so that a mapped array can stay on disk.
 FLOATS = (np.float16, np.float32, np.float64)
@@ -100,6 +108,14 @@ def observations(X: Any, device: torch.device, kind: str | None = None) -> Rows:
     matrix = numeric_matrix(flat(values))
     if kind == "counts":
         return CountRows(numeric_matrix(scipy.sparse.csr_array(matrix)), device)
+    square = len(matrix) == matrix.shape[1] > 2 and not is_mapped(matrix)
+    if square and not matrix.diagonal().any() and np.allclose(matrix, matrix.T):
+        warn(
+            "X is square and symmetric with zeros on its diagonal, as distances are, but its "
+            "columns are used as features; pass the features that the distances are from, or pass "
+            "distances between clusters to unsplit.merge.",
+            InputWarning,
+        )
     return VectorRows(matrix, device)
 
 
@@ -333,8 +349,8 @@ def _parsed(values: NDArray[Any], names: Sequence[Any]) -> NDArray[np.float64]:
         except (TypeError, ValueError, OverflowError):
             raise InputError(
                 f"X must hold numbers, got {shown(str(value))} in row {row}, column "
-                f"{shown(names[column])}; encode text, categories and dates as numbers first, or "
-                "leave such columns out."
+                f"{shown(names[column])}; encode text, categories (pandas.get_dummies) and dates "
+                "as numbers first, or leave such columns out."
             ) from None
     return found
 

@@ -236,9 +236,7 @@ def potential(adjacency: sparse.csr_array, n_left: int) -> Vector:
     # As operators, which takes half as long as matrices if these are small.
     laplacian = LinearOperator((n, n), lambda v: degree * v - adjacency @ v, dtype=float)
     scaling = LinearOperator((n, n), lambda v: v / degree, dtype=float)
-    voltage: Vector
-    voltage, _ = cg(laplacian, current, rtol=TOLERANCE, maxiter=MOST_ITERATIONS, M=scaling)
-    return voltage
+    return cg(laplacian, current, rtol=TOLERANCE, maxiter=MOST_ITERATIONS, M=scaling)[0]
 
 
 def edges_across(adjacency: sparse.csr_array, position: Vector) -> Vector:
@@ -396,16 +394,12 @@ def chance_curve(
     curves = np.full((DRAWS, k + 1), np.nan)
     for curve in curves:
         X = surrogate.draw(n, rng)
-        pieces = _pieces(X, k, int(rng.integers(2**31)))
+        pieces = KMeans(k, n_init=1, random_state=int(rng.integers(2**31))).fit_predict(X)
+        pieces = np.unique(pieces, return_inverse=True)[1]
         _merge_all(Connections(connect(X, pieces, n_neighbors=n_neighbors)), curve)
     middle = np.full(k + 1, np.inf)
     middle[2:] = np.minimum.accumulate(np.nanmedian(curves[:, 2:], axis=0)[::-1])[::-1]
     return middle
-
-
-def _pieces(X: Matrix, k: int, seed: int) -> Index:
-    pieces = KMeans(k, n_init=1, random_state=seed).fit_predict(X)
-    return np.unique(pieces, return_inverse=True)[1].astype(np.int64)
 
 
 def _merge_all(connections: Connections, curve: Vector) -> None:

@@ -846,12 +846,10 @@ class Connections:
 def _share(found: Matrix, chance: Matrix) -> Matrix:
     """The smaller of two numbers of edges over the larger, with a few added to both."""
     smaller, larger = np.minimum(found, chance), np.maximum(found, chance)
-    share: Matrix = (smaller + A_FEW_EDGES) / (larger + A_FEW_EDGES)
-    return share
+    return (smaller + A_FEW_EDGES) / (larger + A_FEW_EDGES)
 
 
 def _doubt(found: Matrix, chance: Matrix) -> Matrix:
     """Close to 0 if the likelihood ratio shows more or fewer edges than by chance."""
     gain = np.maximum(found * np.log(found / chance) - (found - chance), 0.0)
-    doubt: Matrix = 1 / (1 + np.log1p(gain))
-    return doubt
+    return 1 / (1 + np.log1p(gain))

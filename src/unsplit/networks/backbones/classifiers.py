@@ -1,14 +1,13 @@
 """Classifiers of scikit-learn in the place of a network: their scores are log densities."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
@@ -18,7 +17,7 @@ from unsplit.data.rows.base import Rows
 from unsplit.devices import seeded
 from unsplit.errors import InputError
 from unsplit.networks.network import DrawFromRun, Network, ScoreHead, balanced, integers
-from unsplit.networks.training.group import Fold, Group
+from unsplit.networks.training.group import Fold, Group, OnStep
 
 
 class Classifier(nn.Module):
@@ -49,57 +48,48 @@ class Classifier(nn.Module):
         seed = int(integers(0, 2**31 - 1, 1, torch.device("cpu")))
         self.model = seeded(clone(model), seed)
         self.n_clusters = 2  # until it is put into a network
-        # Column c of the model belongs to this cluster, and has this log prior.
-        self.present: Index | None = None
-        self.log_prior = np.zeros(1)
+        self.log_prior: Matrix | None = None  # of each cluster, once it is fitted
         self.least = 0.0
 
     def fit(self, x: Tensor, clusters: Index) -> None:
-        """Fit the classifier to observations (n, d) of these clusters."""
-        self.present, own, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
-        shares = sizes / len(own)
+        """Fit the classifier to observations (n, d) of all clusters, as every fold has them."""
+        shares = np.bincount(clusters) / len(clusters)
         # A classifier that saw none of a cluster among these rows knows no smaller probability.
-        self.least = 0.1 / len(own)
-        if len(sizes) == 1:
-            self.model = DummyClassifier()
+        self.least = 0.1 / len(clusters)
         step = f"{self.model.steps[-1][0]}__" if isinstance(self.model, Pipeline) else ""
         last = self.model[-1] if step else self.model
         given: dict[str, Any] = {}
         if "class_weight" in last.get_params():
             self.model.set_params(**{f"{step}class_weight": "balanced"})
         elif has_fit_parameter(last, "sample_weight"):
-            given[f"{step}sample_weight"] = (1 / (len(sizes) * shares))[own]
+            given[f"{step}sample_weight"] = (1 / (len(shares) * shares))[clusters]
         with _errors_of(self.model, "fitted to", x), warnings.catch_warnings():
             # Shrinkage of the covariance of a cluster of one, which is that of no variation.
             warnings.filterwarnings("ignore", "Only one sample available")
-            self.model.fit(x.cpu().double().numpy(), own, **given)
+            self.model.fit(x.cpu().double().numpy(), clusters, **given)
         balanced = given or f"{step}class_weight" in self.model.get_params()
         priors = np.ones(1) if balanced else getattr(last, "priors_", shares)
         self.log_prior = np.log(priors)
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the scores of x; before the fit all clusters tie."""
-        if self.present is None:
+        if self.log_prior is None:
             return x.new_zeros(len(x), self.n_clusters)
         with _errors_of(self.model, "applied to", x):
             found = self._log_posterior(x.cpu().double().numpy())
-        # A cluster without training rows is as unlikely as the least likely of the others.
-        scores = np.repeat(found.min(axis=1, keepdims=True), self.n_clusters, axis=1)
-        scores[:, self.present] = found
-        return torch.from_numpy(scores).to(x)
+        return torch.from_numpy(found - self.log_prior).to(x)
 
     def _log_posterior(self, x: Matrix) -> Matrix:
-        """Compute the log posteriors of the clusters that were seen, shape (n, c)."""
-        assert self.present is not None
+        """Compute the log posteriors of the clusters, shape (n, k)."""
         if hasattr(self.model, "predict_proba"):
             found = np.log(np.maximum(self.model.predict_proba(x), self.least))
         else:
             found = np.asarray(self.model.decision_function(x))
             if found.ndim == 1:
                 found = np.stack([-found / 2, found / 2], axis=1)
-        if found.shape != (len(x), len(self.present)):
+        if found.shape != (len(x), self.n_clusters):
             raise ValueError(f"it gave scores of shape {found.shape} to {len(x)} observations")
-        return found - self.log_prior
+        return found
 
     def extra_repr(self) -> str:
         """The classifier and its parameters."""
@@ -148,12 +138,7 @@ class Fitting(Group):
         self.means = self.present
 
     def run(
-        self,
-        batches: Tensor,
-        rows: Rows,
-        clusters: Tensor,
-        averaging: float,
-        on_step: Callable[[int], None] | None = None,
+        self, batches: Tensor, rows: Rows, clusters: Tensor, on_step: OnStep | None = None
     ) -> float:
         """Fit the classifier to all training rows, whatever the batches; its loss."""
         self.steps_taken += len(batches)

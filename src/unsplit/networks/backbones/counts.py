@@ -1,7 +1,6 @@
 """Backbone for counts in sparse rows, such as words in texts or molecules in cells."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,8 +14,7 @@ CHUNK_ROWS = 4096
 TINY = 1e-30
 
 
-@dataclass(frozen=True, eq=False)
-class CountScaling:
+class CountScaling(NamedTuple):
     """Scaling that makes rows of counts comparable: log(1 + value · total / row sum) − mean.
 
     Parameters

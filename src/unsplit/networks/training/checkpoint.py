@@ -8,7 +8,7 @@ names the run that it belongs to, and no other run continues from it.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,6 @@ class Checkpoint:
     ----------
     folder : str or path
         It is made when there is something to keep, and removed when the run has finished.
-    clock : callable
-        Returns the time in seconds.
 
     Examples
     --------
@@ -53,9 +51,7 @@ class Checkpoint:
     >>> checkpoint.remove()
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         check_path("checkpoint", folder)
         self.folder = Path(folder)
         self.path = self.folder / "training.npz"
@@ -68,16 +64,11 @@ class Checkpoint:
             raise InputError(f"{self.path} is a link, which no run makes; {self.advice}.")
         self.identity: dict[str, Any] = {}
         self._seed: int | None = None
-        self._clock, self._next = clock, clock() + EVERY
+        self._next = time.monotonic() + EVERY
 
     def exists(self) -> bool:
         """Whether there is a state to continue from."""
         return self.path.exists()
-
-    def seed(self) -> int | None:
-        """Return the seed of the run that was interrupted; None if it is not known."""
-        found = saved_meta(self.path).get("seed") if self.exists() else None
-        return found if isinstance(found, int) else None
 
     def seeded(self, random_state: object) -> object:
         """Return a ``random_state`` that a run started again will have too.
@@ -85,8 +76,8 @@ class Checkpoint:
         None becomes a number: that of the interrupted run if there is one.
         """
         if random_state is None:
-            found = self.seed()
-            random_state = int.from_bytes(os.urandom(4)) if found is None else found
+            found = saved_meta(self.path).get("seed")
+            random_state = found if isinstance(found, int) else int.from_bytes(os.urandom(4))
         self._seed = int(random_state) if is_whole(random_state) else None  # type: ignore[call-overload]
         return random_state
 
@@ -100,13 +91,13 @@ class Checkpoint:
 
         At the end of training, a state of before is replaced in any case.
         """
-        return bool(current().share(self._clock() >= self._next or (at_end and self.exists())))
+        return bool(current().share(time.monotonic() >= self._next or (at_end and self.exists())))
 
     def save(self, state: Any) -> None:
         """Write the state; if that is impossible, warn, and let the run go on."""
         if current().rank:
             return
-        start = self._clock()
+        start = time.monotonic()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             plain, arrays = _packed(state)
@@ -119,7 +110,7 @@ class Checkpoint:
                 "without.",
                 CheckpointWarning,
             )
-        now = self._clock()
+        now = time.monotonic()
         self._next = now + max(EVERY, AT_MOST_ONE_IN * (now - start))
 
     def load(self) -> Any:
@@ -131,14 +122,15 @@ class Checkpoint:
                 f"{self.path} cannot be seen by all processes; choose a folder that all share."
             )
         content, arrays = load_arrays(self.path, FORMAT, self.advice)
-        found = content["identity"]
+        with self.refusing():
+            found, state = dict(content["identity"]), _unpacked(content["training"], arrays)
         differ = [name for name in self.identity if found.get(name) != self.identity[name]]
         if differ:
             raise InputError(
                 f"{self.path} belongs to a run with different {' and '.join(differ)}; repeat that "
                 f"run to continue it, or {self.advice}."
             )
-        return _unpacked(content["training"], arrays)
+        return state
 
     @contextmanager
     def refusing(self) -> Iterator[None]:

@@ -49,6 +49,7 @@ SMALL_NETWORK = 2_000_000
 ONE_THREAD = 250_000
 
 State = dict[str, Tensor]
+OnStep = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class Group:
     networks, folds : sequences of Network and Fold
         One of each; several if they are stacked.
     learning_rate, weight_decay : float
+    averaging : float
+        Share of the averaged weights that is kept in a step.
     n_clusters : int, optional
         Number of clusters; by default those of the head.
     """
@@ -106,9 +109,11 @@ class Group:
         folds: Sequence[Fold],
         learning_rate: float,
         weight_decay: float,
+        averaging: float = 0.99,
+        *,
         n_clusters: int | None = None,
     ) -> None:
-        self.networks, self.folds = networks, folds
+        self.networks, self.folds, self.averaging = networks, folds, averaging
         self.stacked = len(networks) > 1
         self.head = networks[0].head
         self.k = self.head.n_clusters if n_clusters is None else n_clusters
@@ -172,8 +177,7 @@ class Group:
 
     def features(self, network: Network, x: Tensor, n: int) -> Tensor:
         """Features of all n observations of a batch, of which x are those of this process."""
-        features: Tensor = network.backbone(x)
-        return features
+        return network.backbone(x)
 
     def columns(self, clusters: Tensor) -> Tensor:
         """Places of clusters in the head; −1 for those of other processes."""
@@ -206,12 +210,7 @@ class Group:
     # Steps
 
     def run(
-        self,
-        batches: Tensor,
-        rows: Rows,
-        clusters: Tensor,
-        averaging: float,
-        on_step: Callable[[int], None] | None = None,
+        self, batches: Tensor, rows: Rows, clusters: Tensor, on_step: OnStep | None = None
     ) -> float:
         """Take one step for each batch; the mean loss per network.
 
@@ -221,8 +220,6 @@ class Group:
             Rows of each step, for m networks.
         rows : Rows
         clusters : integer Tensor of shape (n,)
-        averaging : float
-            Share of the averaged weights that is kept in a step.
         on_step : callable, optional
             Called with the number of steps after each of them.
         """
@@ -247,7 +244,7 @@ class Group:
                     self._record(x, clusters[index])
             self.steps_taken += 1
             # Forget quickly at first, because the first weights are poor.
-            decay = min(averaging, self.steps_taken / (self.steps_taken + 9))
+            decay = min(self.averaging, self.steps_taken / (self.steps_taken + 9))
             self.average(1 - decay)
             total += loss
             if on_step is not None:
@@ -609,8 +606,6 @@ class AdamW:
     def step(self) -> None:
         """Move all parameters that have a gradient by one step."""
         moved = [param for param in self.params if param.grad is not None]
-        if not moved:
-            return
         states = [self.state_of(param) for param in moved]
         names = "exp_avg", "exp_avg_sq", "step"
         first, second, steps = ([state[name] for state in states] for name in names)

@@ -31,6 +31,7 @@ from unsplit.networks.training.group import (
     Draw,
     Fold,
     Group,
+    OnStep,
     balanced_draws,
     can_be_stacked,
     epoch_minibatches,
@@ -113,7 +114,12 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, tuple(LOSSES))
-        check_augment(self.augment)
+        augment = self.augment
+        automatic = isinstance(augment, str) and augment == "auto"
+        if not automatic and not isinstance(augment, (bool, nn.Module)):
+            raise InputError(
+                f'augment must be "auto", False or a torch.nn.Module, got {shown(augment)}.'
+            )
         given = self.given
         for name, least in (("epochs", 1), ("patience", 1), ("batch_size", 1), ("least_steps", 0)):
             if name in given:
@@ -132,7 +138,8 @@ class TrainConfig:
     def given(self) -> dict[str, Any]:
         """The settings that are not at their defaults, by name."""
         values = ((f, getattr(self, f.name)) for f in fields(self))
-        return {f.name: value for f, value in values if not is_same(value, f.default)}
+        # An array or a module is not compared: it is no default.
+        return {f.name: v for f, v in values if type(v) is not type(f.default) or v != f.default}
 
     def over(self, usual: "TrainConfig") -> "TrainConfig":
         """These settings where they were given, and elsewhere the usual ones.
@@ -151,20 +158,6 @@ class TrainConfig:
         5
         """
         return replace(usual, **self.given)
-
-
-def is_same(value: object, default: object) -> bool:
-    """Whether a setting is its default; an array or a module is not."""
-    return type(value) is type(default) and value == default
-
-
-def check_augment(augment: object) -> None:
-    """Raise an error unless this is "auto", True, False or a module."""
-    automatic = isinstance(augment, str) and augment == "auto"
-    if not automatic and not isinstance(augment, (bool, nn.Module)):
-        raise InputError(
-            f'augment must be "auto", False or a torch.nn.Module, got {shown(augment)}.'
-        )
 
 
 # What networks for vectors are trained with, and others where they say nothing else.
@@ -249,20 +242,21 @@ class Training:
         rng: np.random.Generator,
         reporter: Reporter | None = None,
         checkpoint: Checkpoint | None = None,
-        draw: Draw | None = None,
+        draw: Draw = balanced_draws,
     ) -> None:
         config = config.over(USUAL)
         if isinstance(networks[0], ClassifierNetwork):
             # Fitted once, and not by weights that a checkpoint could keep.
             config, checkpoint = replace(config, epochs=1), None
-        self.reporter, self.checkpoint = reporter or Reporter(), checkpoint
-        self.rows, self.clusters, self.config, self.rng = rows, clusters, config, rng
-        self.draw = balanced_draws if draw is None else draw
+        self.reporter, self.checkpoint, self.draw = reporter or Reporter(), checkpoint, draw
+        self.networks, self.rows, self.clusters, self.folds = networks, rows, clusters, folds
+        self.config, self.rng = config, rng
         state = None if checkpoint is None else checkpoint.load()
         stack = config.batch_folds
-        if state is not None:  # networks that were trained one by one go on so
-            stack = len(state["groups"]) < len(networks)
-        self.groups = _groups(networks, folds, rows, config, stack)
+        if checkpoint is not None and state is not None:
+            with checkpoint.refusing():  # networks that were trained one by one go on so
+                stack = len(state["groups"]) < len(networks)
+        self.groups = self._grouped(stack)
         self.stopping = Stopping(len(folds), config.patience, judge_of(folds))
         self.records: list[EpochRecord] = []
         self.seconds = 0.0
@@ -271,6 +265,22 @@ class Training:
         if checkpoint is not None and state is not None:
             with checkpoint.refusing():
                 self.load(state)
+
+    def _grouped(self, stack: bool | None) -> list[Group]:
+        """Put all folds into one stacked group, or each into its own group."""
+        networks, folds, config = self.networks, self.folds, self.config
+        classifiers = [network for network in networks if isinstance(network, ClassifierNetwork)]
+        if classifiers:
+            return [Fitting([c], [fold]) for c, fold in zip(classifiers, folds, strict=True)]
+        n_clusters = networks[0].head.n_clusters
+        decay = used_decay(config.weight_decay, n_clusters, config.batch_size)
+        rates = config.learning_rate, decay, config.averaging
+        one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
+        if current().size > 1:
+            return [Sharded(*one, current(), *rates) for one in one_by_one]
+        if can_be_stacked(networks, self.rows) if stack is None else stack:
+            return [Group(networks, folds, *rates)]
+        return [Group(*one, *rates) for one in one_by_one]
 
     @property
     def finished(self) -> bool:
@@ -317,9 +327,9 @@ class Training:
         drawn = self._cluster_of, self.config.batch_size, self.rng, self.draw
         batches = epoch_minibatches(train_rows, *drawn)
         on_step = self._on_step(place, len(batches))
-        return group.run(batches, self.rows, self.clusters, self.config.averaging, on_step)
+        return group.run(batches, self.rows, self.clusters, on_step)
 
-    def _on_step(self, place: int, n_steps: int) -> Callable[[int], None] | None:
+    def _on_step(self, place: int, n_steps: int) -> OnStep | None:
         """Return what a group calls after each of its steps in this epoch."""
         reporter, epoch = self.reporter, len(self.records)
         if type(reporter).on_step is Reporter.on_step:
@@ -379,14 +389,9 @@ def history_of(records: Sequence[EpochRecord], kept: NDArray[np.int64]) -> Histo
 
 
 def judge_of(folds: Sequence[Fold]) -> Judge:
-    """Choose how folds are judged; by others if its validation observations are also tested."""
+    """Choose how folds are judged: by their own A, or by others if they validate on test rows."""
     others = len(folds) > 1 and all(fold.validates_on_test for fold in folds)
-    return mean_of_others if others else own
-
-
-def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the values unchanged: each fold is judged by its own A."""
-    return values
+    return mean_of_others if others else np.asarray
 
 
 def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -395,27 +400,6 @@ def mean_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
     filled = np.where(known, values, 0.0)
     n_others = known.sum() - known
     return np.where(n_others > 0, (filled.sum() - filled) / np.maximum(n_others, 1), np.nan)
-
-
-def _groups(
-    networks: Sequence[Network],
-    folds: Sequence[Fold],
-    rows: Rows,
-    config: TrainConfig,
-    stack: bool | None,
-) -> list[Group]:
-    """Put all folds into one stacked group, or each into its own group."""
-    classifiers = [network for network in networks if isinstance(network, ClassifierNetwork)]
-    if classifiers:
-        return [Fitting([c], [fold]) for c, fold in zip(classifiers, folds, strict=True)]
-    n_clusters = networks[0].head.n_clusters
-    rates = config.learning_rate, used_decay(config.weight_decay, n_clusters, config.batch_size)
-    one_by_one = [([n], [f]) for n, f in zip(networks, folds, strict=True)]
-    if current().size > 1:
-        return [Sharded(*one, *rates, current()) for one in one_by_one]
-    if can_be_stacked(networks, rows) if stack is None else stack:
-        return [Group(networks, folds, *rates)]
-    return [Group(*one, *rates) for one in one_by_one]
 
 
 # Weight decay where there are as many clusters as observations in a batch, at most, and the least

@@ -134,22 +134,18 @@ class Sharded(Group):
     ----------
     networks, folds : sequences of one Network and one Fold
         The same in all processes.
-    learning_rate, weight_decay : float
     ranks : Ranks
+    *rates : float
+        Learning rate, weight decay and averaging, as of a Group.
     """
 
     def __init__(
-        self,
-        networks: Sequence[Network],
-        folds: Sequence[Fold],
-        learning_rate: float,
-        weight_decay: float,
-        ranks: Ranks,
+        self, networks: Sequence[Network], folds: Sequence[Fold], ranks: Ranks, *rates: float
     ) -> None:
         (self.whole,) = networks
         head, self.ranks = self.whole.head, ranks
         self.own = ranks.part(head.n_clusters)
-        super().__init__([self._shard()], folds, learning_rate, weight_decay, head.n_clusters)
+        super().__init__([self._shard()], folds, *rates, n_clusters=head.n_clusters)
         self.recordable = False  # processes wait for each other in a step
         self._shared = [param for param in self.body() if param.requires_grad]
 
@@ -173,8 +169,7 @@ class Sharded(Group):
 
     def features(self, network: Network, x: Tensor, n: int) -> Tensor:
         """The features of all n observations of a batch, of which x are the own."""
-        whole: Tensor = _Gathered.apply(network.backbone(x), n, self.ranks)
-        return whole
+        return _Gathered.apply(network.backbone(x), n, self.ranks)
 
     def columns(self, clusters: Tensor) -> Tensor:
         """Places of clusters among the own ones; −1 for those of other processes."""

@@ -139,7 +139,7 @@ class Clusters {
     if (leaves.length > MOST_OLD) old.push(`, and ${leaves.length - MOST_OLD} more`);
     return element("tr", null,
       element("th", { scope: "row" },
-        element("span", { class: "chip", style: { background: hex, color: readableOn(hex) } }, String(number))),
+        element("span", { class: "chip", style: { background: hex, color: readableOn(hex) } }, short(this.page.names[number]))),
       element("td", { class: "number" }, whole(size),
         element("span", { class: "bar", "aria-hidden": "true" },
           element("span", { style: { width: `${(100 * size) / largest}%`, background: hex } }))),
@@ -154,6 +154,6 @@ class Clusters {
     this.oldBody.replaceChildren(...rows.map(({ name, leaf, single }) => element("tr", null,
       element("th", { scope: "row", class: "names" }, element("bdi", null, name)),
       element("td", { class: "number" }, single ? whole(tree.sizes[leaf]) : ""),
-      element("td", { class: "number" }, String(cut.group[leaf])))));
+      element("td", { class: "names" }, element("bdi", null, this.page.names[cut.group[leaf]])))));
   }
 }

@@ -37,7 +37,7 @@ class Downloads {
 
   labels() {
     const { tree, cut, data } = this.page;
-    const group = (leaf) => String(cut.group[leaf]);
+    const group = (leaf) => this.page.names[cut.group[leaf]];
     if (data.labels === null) {
       return csv([["old", "new"], ...tree.names.flatMap((names, leaf) => names.map((name) => [name, group(leaf)]))]);
     }
@@ -83,7 +83,7 @@ class Downloads {
       parts.push(drawing("text", { x, y, "font-size": size, "dominant-baseline": "central", "text-anchor": "middle", stroke: variable("--paper"),
         "stroke-width": 4, "paint-order": "stroke", "font-weight": "bold" }, text));
     }
-    const note = `Positions: ${data.picture.method}; numbers are the new clusters`;
+    const note = `Positions: ${data.picture.method}; names are those of the new clusters`;
     return [drawing("g", { transform: `translate(0 ${TOP})` }, ...parts),
       this.text(FIGURE_WIDTH / 2, FIGURE_HEIGHT - BOTTOM / 2, note, { "text-anchor": "middle" })];
   }

@@ -21,6 +21,7 @@ const PALETTES = {
   light: ["#332288", "#CC6677", "#44AA99", "#882255", "#999933", "#AA4499", "#117733", "#DDCC77", "#88CCEE", "#EE7733", "#0077BB", "#7A7A7A"],
   dark: ["#77AADD", "#EE8866", "#EEDD88", "#FFAABB", "#99DDFF", "#44BB99", "#BBCC33", "#AAAA00", "#DDDDDD", "#C79BF2", "#FF6E6E", "#00C2A8"],
 };
+const MOST_NAMED = 4;
 const N_COLOURS = PALETTES.light.length;
 const theme = () => document.documentElement.dataset.theme;
 const colour = (number) => PALETTES[theme()][number % N_COLOURS];
@@ -59,7 +60,25 @@ function listed(names, most = 3) {
   return first.join(" + ");
 }
 const leafName = (tree, leaf) => listed(tree.names[leaf], 1);
-const groupName = (tree, leaves, most) => listed(leaves.flatMap((leaf) => tree.names[leaf]), most);
+const groupName = (tree, leaves, most) => listed(namesIn(tree, leaves), most);
+/** The names of all clusters in some leaves, in natural order. */
+function namesIn(tree, leaves) {
+  const ranked = leaves.flatMap((leaf) => tree.names[leaf].map((name, i) => ({ name, rank: tree.ranks[leaf][i] })));
+  return ranked.sort((one, other) => one.rank - other.rank).map(({ name }) => name);
+}
+
+/** The names of new clusters, as in labels.csv: their members in natural order, all different. */
+function newNames(tree, groups) {
+  const found = new Set();
+  for (const leaves of groups) {
+    const own = namesIn(tree, leaves);
+    if (own.length > MOST_NAMED) own.splice(MOST_NAMED - 1, own.length, `${own.length - MOST_NAMED + 1} more`);
+    let name = own.join(" + ");
+    while (found.has(name)) name += "'";
+    found.add(name);
+  }
+  return [...found];
+}
 const nodeName = (tree, node, most) => groupName(tree, tree.members[node], most);
 const sizeOf = (tree, leaves) => leaves.reduce((sum, leaf) => sum + tree.sizes[leaf], 0);
 /** Increasing whole numbers in words: 9, 11 to 13. */

@@ -65,6 +65,7 @@ class Page {
     this.cut = constrainedCut(this.tree, this.taken, answers);
     this.groups = this.members(this.cut);
     this.colours = this.dealtColours();
+    this.names = newNames(this.tree, this.groups);
   }
 
   /** The leaves of every new cluster. */
@@ -151,7 +152,7 @@ class Page {
 
   describeLeaf(leaf) {
     return `Cluster ${leafName(this.tree, leaf)}, ${counted(this.tree.sizes[leaf], "observation")}, `
-      + `in new cluster ${this.cut.group[leaf]}`;
+      + `in new cluster ${isolated(this.names[this.cut.group[leaf]])}`;
   }
 
   describeMerge(step) {

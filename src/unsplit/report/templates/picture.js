@@ -83,20 +83,21 @@ class Picture {
   }
 
   /**
-   * The numbers of the new clusters: the largest first, each at the point of its cluster that is
+   * The names of the new clusters: the largest first, each at the point of its cluster that is
    * nearest to the middle, or beside it.  One that would cover another is left out.
    */
   numbers(width, height, group) {
     const clusters = this.middles(width, height, group);
-    const many = clusters.length > 25; // many are small, and a number would hide them
+    const many = clusters.length > 25; // many are small, and a name would hide them
     const size = many || width < 300 ? 11 : 14;
     const placed = [];
     const free = (box) => placed.every((one) => 2 * Math.abs(one.x - box.x) >= one.wide + box.wide || 2 * Math.abs(one.y - box.y) >= one.high + box.high);
     for (const { number, x, y } of clusters) {
-      const text = String(number);
+      const name = this.page.names[number];
+      const text = name.length > 9 && name.includes(" + ") ? `${short(name.split(" + ")[0], 8)} + …` : short(name, 12);
       const [wide, high] = [0.62 * size * text.length + 5, size + 3];
       const inside = (at, half, most) => Math.min(most - half, Math.max(half, at));
-      // Among many small clusters on a phone, a number beside its own would seem to be another's.
+      // Among many small clusters on a phone, a name beside its own would seem to be another's.
       const beside = many && width < 300 ? [] : [[0, -high], [0, high], [-wide, 0], [wide, 0]];
       const found = [[0, many ? -10 : 0], ...beside]
         .map(([right, down]) => ({ text, x: inside(x + right, wide / 2, width), y: inside(y + down, high / 2, height), wide, high }))

@@ -215,7 +215,7 @@ class Review {
     const now = [...new Set(leaves.map((leaf) => cut.group[leaf]))];
     const parts = [
       element("h3", null, nodeName(tree, pair[which], 6)),
-      element("p", { class: "quiet" }, `${counted(pair[`size_${which}`], "observation")} · now in new cluster${now.length > 1 ? "s" : ""} ${now.join(", ")}`),
+      element("p", { class: "quiet" }, `${counted(pair[`size_${which}`], "observation")} · now in ${now.length > 1 ? "new clusters" : "new cluster"} ${now.map((one) => isolated(short(this.page.names[one]))).join(", ")}`),
     ];
     if (exemplars.data) parts.push(exemplars.of(leaves, 12));
     return element("div", { class: `side ${which}`, style: { "border-color": colour(which === "left" ? 0 : 1) } }, ...parts);
