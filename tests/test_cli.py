@@ -151,7 +151,7 @@ def test_closing_words_say_that_neighbours_decided_about_a_partition():
     assert lines[1] == f"  Merging stopped because {read_json('out/result.json')['stopped']}."
     assert lines[2] == "  20 re-merges of resampled data leave 2 clusters."
     assert "cut out of the features" in lines[4]
-    assert "neighbours decided" in lines[4]
+    assert "how closely neighbouring observations connect them" in lines[4]
     assert result.stderr == ""  # the usual case is not worth a warning
 
 

@@ -27,9 +27,9 @@ RANKED_BY = {name: one.caption for name, one in DIVERGENCES.items()} | {
 }
 # Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
 CUT_OUT_OF_FEATURES = (
-    "The clusters seem to be cut out of the features, as by k-means or Leiden; then every pair "
-    "differs, so neighbours decided. If the labels come from elsewhere, pass --labels-from "
-    "elsewhere."
+    "The clusters look like pieces that k-means or Leiden has cut out of the features. Any two such "
+    "pieces can be told apart, so what counted is how closely neighbouring observations connect "
+    "them. If the labels come from elsewhere, pass --labels-from elsewhere."
 )
 
 # Pairs that can be reviewed on one page, the most urgent ones.
@@ -220,7 +220,7 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
         "sentences": [sentence for sentence in sentences if sentence is not None],
         "cards": [
             (f"{tree.n_initial:,} → {after}", "clusters"),
-            *([] if tree.stability is None else [(tree.stability.span, "in re-merges")]),
+            *([] if tree.stability is None else [(tree.stability.span, "if repeated")]),
             (f"{_n_unclear(tree.reviewed):,}", "unclear pairs"),
             (f"{int(tree.sizes.sum()) + n_noise:,}", "observations"),
         ],

@@ -134,7 +134,7 @@ class Page {
     const good = numbers.filter((number) => agreement[number - 1] >= best - 0.02);
     byId("agreement-note").hidden = false;
     byId("agreement-note").textContent = "The curve below the slider shows how well each number of clusters agrees with the re-merges of "
-      + `resampled data (adjusted Rand index, at most ${plain(best)}). ${good.length === 1 ? `${good[0]} agrees best.` : `Equally good: ${runs(good)}.`}`;
+      + `parts of the data (adjusted Rand index, at most ${plain(best)}). ${good.length === 1 ? `${good[0]} agrees best.` : `Cuts into ${runs(good)} agree about equally well.`}`;
   }
 
   setCount(count) {

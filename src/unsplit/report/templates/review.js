@@ -26,12 +26,12 @@ class Review {
     byId("review-intro").textContent = this.pairs.length === 0
       ? "There is no pair to review."
       : `Do these two belong together? ${urgent}${first} ${this.page.data.live
-        ? `Every answer merges again at once and is saved in ${this.page.data.live}.` : "Your answers stay in this browser."}`;
+        ? `Every answer merges again at once and is saved in ${this.page.data.live}.` : "Your answers stay in this browser; export them below to merge again."}`;
     if (this.pairs.length > 0) byId("look-title").textContent = unclear > 0 ? "Look first at:" : "The least certain decision:";
     byId("look").append(...this.pairs.slice(0, Math.max(1, Math.min(N_FIRST, unclear))).map((pair, index) => element("li", null,
       element("a", { href: "#review", onclick: () => this.show(index, true) },
         ["left", "right"].map((side) => nodeName(this.page.tree, pair[side])).join(" and ")),
-      ` (${pair.verdict}, ${pair.done})`)));
+      ` (${pair.done}${pair.verdict === "unclear" ? ", but unclear" : `: ${pair.verdict}`})`)));
     byId("answers-box").hidden = this.pairs.length === 0;
     byId("card").hidden = this.pairs.length === 0;
   }
@@ -200,7 +200,8 @@ class Review {
         element("span", { class: "verdict" }, pair.verdict), ` · Unsplit ${pair.done === "merged" ? "merged them" : "kept them apart"}`),
       element("div", { class: "sides" }, this.side("left", pair), this.side("right", pair)),
       this.page.features.mirrored(pair),
-      element("div", { class: "evidence" }, this.map(pair), this.border(pair)),
+      // Where neighbours decided, the network's scores did not: they are folded away.
+      element("div", { class: "evidence" }, this.map(pair), pair.strength === null ? this.border(pair) : null),
       this.facts(pair),
       element("div", { class: "choices", role: "group", "aria-label": "Do they belong together?" },
         choice("Same ", "S", "same"), choice("Different ", "D", "different"), choice("Skip ", "K", "skip"),
@@ -234,8 +235,9 @@ class Review {
     return element("div", null, list(byGraph), element("details", null,
       element("summary", null, "TVD and p-value: how well a network tells the two sides apart"),
       list(byNetwork),
-      element("p", { class: "quiet" }, "Clusters that were cut out of the features can always be told apart, so a TVD near 1 and a tiny "
-        + "p-value are expected here, and no reason to keep two of them apart.")));
+      this.border(pair),
+      element("p", { class: "quiet" }, "Pieces that were cut out of the features can always be told apart, so a TVD near 1, a tiny p-value and "
+        + "two separate heaps are expected here, and no reason to keep two of them apart.")));
   }
 
   /** Both sides among all observations. */
