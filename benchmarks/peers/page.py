@@ -64,7 +64,7 @@ def summary(scores: Sequence[Score]) -> str:
             f"mean ARI of **{auto:.3f}**: {_number(halves[CHOSEN_ON])} on the sets that rules were "
             f"chosen on, **{_number(halves[HELD_BACK])}** on those held back.",
             _beside(scores, "automatic"),
-            f"Given the true number, ours reaches **{_number(given)}**.",
+            f"Given the true number, it reaches **{_number(given)}**.",
             _beside(scores, "given"),
             f"Refined, `auto` reaches **{_number(mean_of(scores, REFINED, 'automatic'))}** "
             f"({_halves(scores, REFINED)} on the halves), and "
@@ -87,14 +87,16 @@ def about_bound(scores: Sequence[Score]) -> str:
     above, n_cuts = above_bound(scores)
     if not n_cuts:
         return ""
-    return f"Its ARI is exceeded by {above} of {n_cuts} best cuts."
+    return f"In ARI, {above} of {n_cuts:,} best cuts exceed it."
 
 
 def _beside(scores: Sequence[Score], mode: str) -> str:
     best = best_peer(scores, mode)
     if best is None:
         return "No peer has been run on as many trials."
-    return f"The best peer, {best.name}, reaches {best.ari:.3f} where ours has {best.ours:.3f}."
+    return (
+        f"On the same trials {best.name}, the best peer, has {best.ari:.3f}, ours {best.ours:.3f}."
+    )
 
 
 def _number(value: float, style: str = ".3f") -> str:
@@ -232,8 +234,15 @@ def page(scores: Sequence[Score], images: Path) -> str:
         draw_initial_number(scores, images / "initial_number.png")
         title, picture = "How many clusters to start from", "images/initial_number.png"
         parts += [f"## {title}", f"![{title}]({picture})"]
-    parts += ["## Settings", SETTINGS, folded("The table", settings(found + split))]
-    return "\n\n".join([*parts, "## What was compared", folded("The list", ABOUT)]) + "\n"
+    parts += [
+        "## Settings",
+        SETTINGS,
+        folded("Other values of one setting", settings(found + split)),
+    ]
+    return (
+        "\n\n".join([*parts, "## What was compared", folded("The methods, one by one", ABOUT)])
+        + "\n"
+    )
 
 
 def every_table(scores: Sequence[Score]) -> str:

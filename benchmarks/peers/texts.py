@@ -107,11 +107,8 @@ SPLITS = """True groups of all data but the batteries, divided at random; in the
 fifth of the observations then moves to clusters of other groups. Methods that cluster from scratch
 do not see any of this."""
 
-SETTINGS = """Every other value of a setting of `ClusterMerger` that vectors can have: how much
-better it is than the default, mean and standard error over the trials where it was run (four
-initial clusters for every true one, first seed). *Epochs*
-is an upper limit: training ends when A stops improving. `overclusterer` only matters where no
-clusters are given."""
+SETTINGS = """How much better another value of a setting is than the default: mean and standard
+error over the trials where it was run (four initial clusters for every true one, first seed)."""
 
 ABOUT = """- **unsplit** is `ClusterMerger()` without a setting, and its `labels_`; *refined* are
   its `refined_labels_`; *without neighbours* goes by the same network alone; *spectral* is

@@ -275,7 +275,7 @@ def print_result(path: Path, lines: list[str], console: Console) -> None:
     first = sorted(files, key=lambda name: name not in READ_FIRST)[:N_NAMED]
     more = f" and {len(files) - N_NAMED} more" if len(files) > N_NAMED else ""
     lines = [*lines, "", f"Files in {path.parent}/: {', '.join(first)}{more}."]
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():  # it may be closed
         lines = [click.style(_folded(lines[0]), bold=True), *map(_folded, lines[1:])]
     return click.echo("\n".join(lines))
 
