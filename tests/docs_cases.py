@@ -27,8 +27,8 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 FENCE = re.compile(r"^( *)```+ *(\w*)[^\n]*\n(.*?)^\1```+ *$", re.MULTILINE | re.DOTALL)
 # Blocks without a language and those called text or json are for reading only.
 EXECUTED = ("python", "sh", "console")
-# Their options are checked, but they are not run: the demo has tests of its own.
-TOO_LONG = ("demo",)
+# Their options are checked, but they are not run: the demo and the server have tests of their own.
+TOO_LONG = ("demo", "review")
 
 
 class Block(NamedTuple):

@@ -1,5 +1,9 @@
 """Cells in an AnnData: unsplit.anndata.merge and what it takes and writes."""
 
+import base64
+import json
+import re
+
 import anndata
 import matplotlib
 import numpy as np
@@ -49,6 +53,60 @@ def test_the_merged_clusters_are_named_after_their_members_in_the_order_of_the_c
     assert mapping["old"].tolist() == ["2", "3", "4", "10"]
     assert mapping["new"].tolist() == ["2 + 10", "3 + 4", "3 + 4", "2 + 10"]
     assert mapping["n_cells"].tolist() == [40] * 4
+
+
+def test_a_merge_says_what_it_did_where_scanpy_does(capsys, monkeypatch):
+    adata = small()
+    unsplit.anndata.merge(adata, **QUICK)
+    out, said = capsys.readouterr()
+    assert out == ""
+    assert said.startswith("Merged 4 clusters into 2.\n  Merging stopped because ")
+    assert 'in adata.uns["unsplit"]["review"].\n' in said
+    monkeypatch.setattr("builtins.__IPYTHON__", True, raising=False)
+    unsplit.anndata.merge(adata, n_clusters=3, **QUICK)
+    assert capsys.readouterr().out.startswith("Merged 4 clusters into 3, as requested.\n")
+    unsplit.anndata.merge(adata, verbose=False, **QUICK)
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(InputError, match="verbose must be"):
+        unsplit.anndata.merge(adata, verbose="no")
+
+
+def test_the_page_of_cells_has_their_picture_and_their_genes(merged, tmp_path):
+    def data(page):
+        (text,) = re.findall(r'id="data">(.*?)</script>', page.html)
+        return json.loads(text)
+
+    found = data(unsplit.anndata.report(merged))
+    tree = unsplit.anndata.tree(merged)
+    assert found["tree"]["n_clusters"] == 2
+    assert found["picture"]["method"] == "X_umap of adata"
+    assert found["picture"]["n_observations"] == len(X)
+    assert found["features"]["names"][0].startswith("gene ")
+    assert found["labels"]["ids"][:2] == ["cell 0", "cell 1"]
+    leaves = np.frombuffer(base64.b64decode(found["labels"]["cluster"]), "<i4")
+    assert [tree.cluster_ids[leaf] for leaf in leaves] == merged.obs["leiden"].tolist()
+    upper = np.triu_indices(4, 1)
+    tvd = np.frombuffer(base64.b64decode(found["matrix"]["tvd"]), "<u2") / 65_534
+    labels = merged.obs["leiden"].astype(str)
+    merger = unsplit.ClusterMerger(random_state=0, **QUICK).fit(X, initial_labels=labels)
+    np.testing.assert_allclose(tvd, merger.tvd_[upper], atol=1e-4)
+
+    # The same from a file, of a part of the cells, and without genes, picture and matrix.
+    merged.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    assert data(unsplit.anndata.report(again)) == found
+    part = again[::2].copy()
+    assert len(data(unsplit.anndata.report(part))["labels"]["ids"]) == len(X) / 2
+    del part.obsm["X_umap"], part.uns["unsplit"]["tvd"]
+    part.X = None
+    bare = data(unsplit.anndata.report(part))
+    assert bare["matrix"] is None
+    assert bare["picture"]["method"] == "the two features"
+    part.obs["leiden"] = "5"
+    with pytest.raises(InputError, match="5"):
+        unsplit.anndata.report(part)
+    with pytest.raises(InputError, match=r"adata\.uns has no merge under 'other'"):
+        unsplit.anndata.report(again, "other")
 
 
 def test_the_result_is_that_of_the_estimator(pbmc):

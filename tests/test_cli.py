@@ -31,7 +31,7 @@ from tests.merging_cases import partition_of, same_merges
 from unsplit.cli import program
 from unsplit.cli.console import Console
 from unsplit.cli.outputs import print_result
-from unsplit.cli.summary import _pair, of_merge
+from unsplit.report.summary import _pair, of_merge
 
 TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
 FILES = [*TABLES, "tree.npz", "result.json", "manifest.json"]
@@ -151,7 +151,7 @@ def test_closing_words_say_that_neighbours_decided_about_a_partition():
     assert lines[1] == f"  Merging stopped because {read_json('out/result.json')['stopped']}."
     assert lines[2] == "  20 re-merges of resampled data leave 2 clusters."
     assert "cut out of the features" in lines[4]
-    assert "neighbours decided" in lines[4]
+    assert "how closely neighbouring observations connect them" in lines[4]
     assert result.stderr == ""  # the usual case is not worth a warning
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import unsplit as library
 from tests.cli_cases import LABELS, QUICK, X, read_csv, read_json, succeeds, unsplit
-from unsplit.cli.summary import of_distances, of_overclustering
 from unsplit.data.readers.observations import read_observations
+from unsplit.report.summary import of_distances, of_overclustering
 
 # Every test works in a folder of its own, with data.csv in it.
 pytestmark = pytest.mark.usefixtures("folder_with_data")

@@ -221,6 +221,27 @@ def test_pickled_it_predicts_the_same_and_leaves_the_data_behind(merger, halves)
     assert len(merger._fitted.rows) == 1
 
 
+def test_a_merger_reports_without_arguments_until_it_is_loaded(merger, halves):
+    X, labels = halves
+    page = merger.report().html
+    assert page == merger.tree_.report(merger.pairwise_, X, labels).html
+    loaded = pickle.loads(pickle.dumps(merger))
+    with pytest.raises(InputError, match=r"^X is required, because .*: merger\.report\(X\)\.$"):
+        loaded.report()
+    assert loaded.report(X).html == page
+    with pytest.raises(InputError, match="labels"):
+        loaded.report(X[:-1])
+    assert merger.report(image_shape=(1, 2)).html != page
+
+
+def test_the_page_of_a_data_frame_has_its_names():
+    X, labels = datasets.gaussians([[0, 0, 0], [9, 0, 0]], 40, random_state=0)
+    frame = pd.DataFrame(X, columns=["width", "height", "depth"])
+    found = ClusterMerger(**QUICK).fit(frame, initial_labels=labels)
+    assert '"width"' in found.report().html
+    assert '"breadth"' in found.report(feature_names=["breadth", "b", "c"]).html
+
+
 def test_neighbours_and_their_metric_reach_the_graph(halves):
     X, labels = halves
     graphs = [

@@ -6,6 +6,7 @@ import re
 import zlib
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -17,6 +18,7 @@ from tests.cli_cases import unsplit as command
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import save_arrays
 from unsplit.data.rows.sequences import Ragged
+from unsplit.errors import InputError
 from unsplit.report import sections
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import FORMAT, Kept, Source, collect, grid_of, png
@@ -180,6 +182,27 @@ def test_pixels_are_found_by_the_names_of_features():
     assert grid_of(names) == (3, 4)
     assert grid_of(names[::-1]) is None
     assert grid_of([*names[:-1], "age"]) is None
+
+
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
+def test_vectors_of_pixels_are_drawn_as_images_of_a_shape(kind):
+    X, labels = np.arange(24.0).reshape(4, 6), [0, 0, 1, 1]
+    tree = unsplit.merge([[0, 0.9], [0.9, 0]], n_clusters=2)
+    shape = lambda shape: tree.report(X=kind(X), labels=labels, image_shape=shape)  # noqa: E731
+    drawn = data_of(shape((2, 3)))["exemplars"]
+    assert (drawn["height"], drawn["width"], drawn["kind"]) == (2, 3, "images")
+    named = [f"p_{i}_{j}" for i in range(2) for j in range(3)]
+    by_name = data_of(tree.report(X=X, labels=labels, feature_names=named))["exemplars"]
+    assert kind is not np.asarray or drawn == by_name  # sparse counts are compared by shares
+    frame = pd.DataFrame(X, columns=named)
+    assert data_of(tree.report(X=frame, labels=labels))["exemplars"] == by_name
+    for wrong in ((2, 2), 6, (6,), (1, 2, 3), (-2, -3), "23", (2.0, 3)):
+        with pytest.raises(InputError, match=r"^image_shape must be .*6 features"):
+            shape(wrong)
+    with pytest.raises(InputError, match="no vectors"):
+        tree.report(X=np.zeros((4, 2, 3, 1)), labels=labels, image_shape=(2, 3))
+    with pytest.raises(InputError, match="are about X, which is missing"):
+        tree.report(image_shape=(2, 3))
 
 
 def test_png_holds_the_pixels():

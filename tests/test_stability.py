@@ -9,13 +9,13 @@ import pytest
 import unsplit
 from tests.merging_cases import gaussian_estimate, same_merges
 from unsplit import MergeTree, merge
-from unsplit.cli import summary
 from unsplit.cli.outputs import described_tree
 from unsplit.errors import InputError, PartitionWarning
 from unsplit.merging import api, loop
 from unsplit.merging.decision import Stability
 from unsplit.merging.neighbours.graph import renumbered
 from unsplit.merging.tree import with_stability
+from unsplit.report import summary
 from unsplit.report.sections import answer, merge_entry
 
 

@@ -5,14 +5,18 @@
 >>> sc.pl.umap(adata, color=["leiden", "unsplit"])  # doctest: +SKIP
 """
 
+import builtins
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import dendrogram
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from unsplit._typing import Index
 from unsplit.data.array_files import ContentCheck
@@ -25,14 +29,27 @@ from unsplit.data.cells import (
     require_key,
 )
 from unsplit.data.labels import all_different, merged_names, named_after_origin
-from unsplit.errors import InputError, check_whole
+from unsplit.errors import InputError, check_flag, check_whole, is_whole
 from unsplit.estimator import ClusterMerger, refined_labels_of
 from unsplit.merging.saved_merges import FORMAT as TREE_FORMAT
 from unsplit.merging.saved_merges import content_of_tree, fields_of_tree
 from unsplit.merging.tree import APART, MergeTree, members_of_nodes
+from unsplit.report.api import Content, Report, clusters_of, make_page
+from unsplit.report.collect import (
+    MOST_AVERAGED,
+    Source,
+    averaging,
+    collect,
+    drawn_rows,
+    means_and_spread,
+)
+from unsplit.report.summary import of_merge
 
-__all__ = ["markers", "merge", "tree"]
+__all__ = ["markers", "merge", "report", "tree"]
 
+
+# Pictures that scanpy writes, and that people already know their cells by.
+PICTURES = ("X_umap", "X_tsne")
 
 # Clusters in a dendrogram; nobody can read more, and SciPy's function calls itself for each branch.
 MOST_DRAWN = 500
@@ -52,6 +69,7 @@ def merge(
     *,
     random_state: Any = 0,
     groups_key: str | None = None,
+    verbose: bool = True,
     **options: Any,
 ) -> Any:
     """Merge the clusters of cells that a classifier cannot tell apart.
@@ -77,6 +95,9 @@ def merge(
     groups_key : str, optional
         A column of ``adata.obs``, such as the donor, whose cells resemble each other: whole groups
         are held out, and errors and tests count groups.  Not together with ``batch_key``.
+    verbose : bool
+        Say what was merged, why merging stopped, and which pairs to check.  As scanpy's messages
+        this goes below the cell of a notebook, and elsewhere to standard error.
     **options
         Options of :class:`unsplit.ClusterMerger`, such as ``n_clusters``, ``constraints`` or
         ``device``.
@@ -124,6 +145,7 @@ def merge(
             f"key_added must differ from groupby, got {groupby!r} for both; otherwise the clusters "
             "that are merged would be lost."
         )
+    check_flag("verbose", verbose)
     if adata.isbacked and adata.is_view and not copy:
         raise InputError(
             "adata is a view of a file, to which nothing can be written; pass "
@@ -150,7 +172,15 @@ def merge(
     for name, column in obs.items():
         adata.obs[name] = column
     adata.uns.update(uns)
+    if verbose:
+        where, requested = f'adata.uns["{key_added}"]["review"]', is_whole(merger.n_clusters)
+        lines = of_merge(merger.tree_, merger.pairwise_.n_noise, requested, where)
+        print(*lines, sep="\n", file=_where_scanpy_prints())
     return adata if copy else None
+
+
+def _where_scanpy_prints() -> Any:
+    return sys.stdout if hasattr(builtins, "__IPYTHON__") else sys.stderr
 
 
 def tree(adata: Any, key: str = "unsplit") -> MergeTree:
@@ -183,6 +213,64 @@ def tree(adata: Any, key: str = "unsplit") -> MergeTree:
         )
     check = ContentCheck(f"adata.uns[{key!r}]", TREE_FORMAT, "call unsplit.anndata.merge again")
     return MergeTree(**fields_of_tree(stored["tree"], check))
+
+
+def report(adata: Any, key: str = "unsplit") -> Report:
+    """Make the page of a merge: the answer, the tree, the cells, and pairs to review.
+
+    Cells are drawn where ``X_umap`` or ``X_tsne`` has them, and those genes of ``adata.X`` that
+    differ most stand beside the clusters.
+
+    Parameters
+    ----------
+    adata : AnnData
+        After :func:`merge`.
+    key : str
+        The ``key_added`` of :func:`merge`.
+
+    Returns
+    -------
+    unsplit.report.Report
+        A notebook shows it; ``save(path)`` writes it to one HTML file.
+
+    Examples
+    --------
+    >>> import anndata, unsplit
+    >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+    >>> adata = anndata.AnnData(obsm={"X_pca": X}, obs={"leiden": labels.astype(str)})
+    >>> unsplit.anndata.merge(adata)
+    >>> unsplit.anndata.report(adata)
+    Report: ... MB of HTML; write it with save(path)
+    """
+    stored, entry = tree(adata, key), adata.uns[key]
+    column, used = (entry["params"][name] for name in ("groupby", "representation"))
+    X, _ = matrix_of(adata, used, "adata")
+    clusters = clusters_of(stored, X, groups_in(_column(adata, column)).labels)
+    source = shown_cells(Source(X, clusters, stored.n_initial), adata, "adata")
+    old = list(map(str, entry["mapping"]["old"]))
+    order = [old.index(str(name)) for name in stored.cluster_ids.tolist()]
+    tvd = np.asarray(entry["tvd"])[np.ix_(order, order)] if "tvd" in entry else None
+    names = np.asarray(adata.obs_names, str)
+    again = f'unsplit.anndata.merge(adata, {column!r}, constraints="unsplit-review.json")'
+    return make_page(Content(stored, tvd, collect(source), clusters, names, {"again": again}))
+
+
+def shown_cells(source: Source, cells: Any, called: str) -> Source:
+    """Add what the page of cells can show: the user's own picture, and genes instead of components.
+
+    ``cells`` is an AnnData or an .h5ad file that was opened, and ``called`` its name.
+    """
+    for name in PICTURES if source.picture is None else ():
+        xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
+        if xy.shape == (len(source.clusters), 2) and np.isfinite(xy).all():
+            source = replace(source, picture=xy, picture_method=f"{name} of {called}")
+            break
+    with suppress(MemoryError, InputError):  # of X, which only the page would show
+        X, _ = matrix_of(cells, "X", called)
+        values = X.data if issparse(X) else X
+        if values.dtype.kind in "biuf" and np.isfinite(values).all():
+            source = replace(source, shown=X, feature_names=cells.var_names)
+    return source
 
 
 def markers(
@@ -243,8 +331,6 @@ def markers(
     1       2  0 + 1  CD3E
     """
     import pandas as pd
-
-    from unsplit.report.collect import MOST_AVERAGED, averaging, drawn_rows, means_and_spread
 
     check_whole("n_genes", n_genes, 1)
     stored, old = tree(adata, key), adata.uns[key]["mapping"]

@@ -239,7 +239,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 "initial_labels=, or an overclusterer, which makes them from X.",
                 LabelsWarning,
             )
-        X = self._checked(X, reset=True)
+        observations, X = X, self._checked(X, reset=True)
         self._warn_of_features(X, initial_labels)
         options = self._options_of(MergeOptions).with_constraints(self.constraints)
         settings = self._options_of(Settings)
@@ -269,6 +269,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.labels_ = tree.labels(self.initial_labels_)
         # For new observations; of those it was trained on, one says what they are like.
         self._fitted = replace(fitted, rows=fitted.rows.first(1))
+        self._observations = observations
         self._gaps = options.gaps(tree.strategy)
         # A checkpoint that was made already is removed by whoever made it, once all is written.
         if kept is not self.checkpoint:
@@ -307,12 +308,13 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             reporter.on_phase(NEIGHBOURS)
             graph = self._neighbours(features, labels, fitted, of_rows)
             reporter.on_phase(MERGING)
+            self._assigned = None if isinstance(fitted.rows, VectorRows) else fitted.assigned()
             tree = merge_with(
                 fitted.result,
                 options,
                 graph,
                 int(seed_of_merge),
-                assigned=None if isinstance(fitted.rows, VectorRows) else fitted.assigned(),
+                assigned=self._assigned,
                 on_merge=lambda n_made: reporter.on_progress(n_made, k - 1),
             )
         return fitted, graph, tree
@@ -449,6 +451,47 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         b             0.0             1.0
         """
         return self.predict_proba(X)
+
+    def report(self, X: Any = None, **more: Any) -> Any:
+        """A page about this merge: the answer, the tree, the data, and pairs to review.
+
+        A notebook shows the page; ``save(path)`` writes it to one HTML file.
+
+        Parameters
+        ----------
+        X : optional
+            The observations of ``fit``.  Needed only after the merger was saved and loaded, because
+            they are not saved with it; until then it refers to those that ``fit`` was given.
+        **more
+            ``image_shape=(8, 8)`` draws vectors of pixels as images; also ``row_ids``,
+            ``feature_names`` and ``picture``: see :func:`unsplit.report.report`.
+
+        Returns
+        -------
+        unsplit.report.Report
+
+        Examples
+        --------
+        >>> import unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [0, 0], [9, 0]], 100, random_state=0)
+        >>> unsplit.ClusterMerger(random_state=0).fit(X, initial_labels=labels).report()
+        Report: ... MB of HTML; write it with save(path)
+        """
+        check_is_fitted(self)
+        X = getattr(self, "_observations", None) if X is None else X
+        if X is None:
+            raise InputError(
+                "X is required, because observations are not saved with a merger; pass those that "
+                "it was fitted to: merger.report(X)."
+            )
+        more.setdefault("feature_names", getattr(self, "feature_names_in_", None))
+        X = self._checked(X, reset=False)
+        return self.tree_.report(self.pairwise_, X, self.initial_labels_, **more)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the observations, which may be large."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_observations"}
 
     def describe(self, X: Any) -> Any:
         """Describe the merged clusters by columns of a table: quantiles, or shares of categories.

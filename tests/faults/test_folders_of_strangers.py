@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli_cases import merge, succeeds, unsplit, write_data
 from tests.faults import many
+from unsplit.cli import review
 from unsplit.cli.outputs import ANSWERS
 from unsplit.data.array_files import checksum
 from unsplit.data.saving import MANIFEST, _entry
@@ -229,6 +230,19 @@ READS = {
         )
         for name, of in SAVED.items()
     },
+    **{
+        f"review, {name}": (
+            ("review", "out"),
+            lambda name=name, of=of: map(listed, of(f"out/{name}")),
+            n_usual,
+        )
+        for name, of, n_usual in [
+            ("result.json", in_json, 20),
+            (ANSWERS, lambda name: itertools.chain(in_json(name), as_link(name)), 10),
+            ("neighbours.npz", in_arrays, 10),
+            ("distances.scores.npz", in_arrays, 5),
+        ]
+    },
 }
 
 
@@ -289,7 +303,12 @@ def try_some(place, case, times):
 
 
 @pytest.fixture
-def folder_of_a_victim(place, folder):
+def folder_of_a_victim(place, folder, monkeypatch):
+    def end_at_once(server):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(review.Server, "serve_forever", end_at_once)
+    monkeypatch.setattr(review.signal, "signal", lambda *_: None)
     for name in ("data.csv", VICTIM):
         shutil.copy(place / name, name)
 

@@ -21,6 +21,8 @@ from tests.faults import many
 from tests.merging_cases import gaussian_estimate
 from unsplit.data.array_files import checksum
 from unsplit.errors import InputError
+from unsplit.merging.api import merge_with
+from unsplit.merging.plan import MergeOptions
 from unsplit.pairwise.divergences import ScoreCounts
 from unsplit.report.api import Content, make_page
 from unsplit.report.collect import Kept, Source, collect
@@ -118,6 +120,18 @@ class Scores(Npz):
         loaded.divergence("js")
 
 
+@dataclass
+class Graph(Npz):
+    """A neighbour graph, which merging again uses."""
+
+    counts: str = "clusters"
+
+    def use(self, loaded):
+        repr(loaded)
+        loaded.edges_between(), loaded.weights, loaded.is_low_dimensional
+        merge_with(estimate(), MergeOptions(), loaded, 0)
+
+
 def batched_estimate():
     X, labels = unsplit.datasets.gaussians([[0, 0], [1, 0], [9, 0]], 30, random_state=0)
     batch = np.arange(len(X)) % 2 * (labels < 2)
@@ -144,6 +158,13 @@ def wasserstein():
     return unsplit.pairwise_wasserstein(X, labels, epochs=2, random_state=0)
 
 
+def graph():
+    means = [[0, 0], [1, 0], [9, 0], [9, 9]]
+    X, labels = unsplit.datasets.gaussians(means, 20, random_state=0)
+    groups = np.arange(len(labels)) // 2
+    return unsplit.neighbour_graph(X, labels, batch=labels // 2, groups=groups)
+
+
 def kept():
     X, labels = unsplit.datasets.gaussians([[0, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0]], 12)
     names = [f"p_{i}_{j}" for i in (0, 1) for j in (0, 1)]
@@ -161,6 +182,7 @@ MAKERS = {
     "scores with batches": lambda: Scores(batched_estimate()),
     "PairwiseWasserstein": lambda: Npz(wasserstein()),
     "MergeTree": lambda: Npz(unsplit.merge(estimate(), n_clusters=2)),
+    "NeighbourGraph": lambda: Graph(graph()),
     "report.npz": lambda: KeptFile(kept()),
 }
 

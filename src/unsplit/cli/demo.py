@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 from unsplit._typing import Index
-from unsplit.cli import options, outputs, summary
+from unsplit.cli import options, outputs
 from unsplit.cli.console import Console, interruptible
 from unsplit.cli.merge import Started, merge_into
 from unsplit.cli.options import Run
@@ -27,6 +27,7 @@ from unsplit.merging.neighbours.graph import NeighbourGraph
 from unsplit.merging.neighbours.refine import refine
 from unsplit.merging.tree import MergeTree
 from unsplit.networks.training.progress import PHASES
+from unsplit.report import summary
 from unsplit.report.api import RESULT
 
 DATA, LABELS = "digits.csv", "cluster"

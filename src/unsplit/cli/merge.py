@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from unsplit.cli import options, outputs, summary
+from unsplit.cli import options, outputs
 from unsplit.cli.console import Console, interruptible, kept_by
 from unsplit.cli.options import Run
 from unsplit.data.labels import encode_labels
@@ -28,6 +28,7 @@ from unsplit.networks.training.ranks import together
 from unsplit.pairwise.api import Settings, fit
 from unsplit.pairwise.heldout_scores import Fitted
 from unsplit.pairwise.result import write_tvd
+from unsplit.report import summary
 from unsplit.report.collect import Source, checked_picture
 from unsplit.selection import select, usual_candidates, without_repeated_warnings
 
@@ -111,8 +112,8 @@ what_to_write = options.under(
         "scores",
         help="More files: figures (the dendrogram, the distances and the merge curve), h5ad "
         "(merged.h5ad, a copy of an .h5ad file with the merged clusters in obs['unsplit'] and "
-        "the tree in uns['unsplit']), scores (distances.scores.npz, a large file that Python "
-        "needs to merge distances.npz again).",
+        "the tree in uns['unsplit']), scores (distances.scores.npz and neighbours.npz, large files "
+        "that `unsplit review` and Python need to merge again).",
     ),
     click.option(
         "--picture",
@@ -226,8 +227,13 @@ def merge_into(
             outputs.write_cells(folder, run, read, merger, keys)
     info = {"command": "merge"} | run.described() | ({"picture": picture} if picture else {})
     info |= outputs.described_estimate(read, merger.pairwise_, settings, at.seed)
-    if graph is not None and graph.sampled_from is not None:
+    if graph is None:
+        info["n_connected"] = 0
+    elif graph.sampled_from is not None:
         info |= {"n_connected": len(graph.rows), "n_connected_from": graph.sampled_from}
+    if merger._assigned is not None and (merger._assigned >= 0).any():
+        names = tree.cluster_ids.tolist()
+        info["assigned"] = {names[i]: names[j] for i, j in enumerate(merger._assigned) if j >= 0}
     info |= outputs.described_tree(tree)
     if "report" in extra:
         with at.console.stage("making the page"):

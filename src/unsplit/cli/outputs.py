@@ -8,18 +8,15 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-import scipy.sparse
 
 from unsplit import __version__
-from unsplit.anndata import annotations
+from unsplit.anndata import annotations, shown_cells
 from unsplit.cli.console import Console
 from unsplit.cli.options import Input
 from unsplit.data.cells import groups_in
@@ -41,6 +38,7 @@ from unsplit.report.collect import NAME as KEPT
 from unsplit.report.collect import Source, collect
 
 DISTANCES, COMPARED, CANDIDATES = "distances.npz", "distances.json", "candidates.csv"
+NEIGHBOURS = "neighbours.npz"
 MERGED, MATRIX = "merged.h5ad", "tvd.npy"
 # The files of ``merge`` and ``distances``, and more of them by the words of ``--also``.
 MERGE_FILES = (
@@ -52,14 +50,12 @@ EXTRA_FILES = {
     "h5ad": (MERGED,),
     "matrix": (MATRIX,),
     "report": (KEPT, PAGE),
-    "scores": (scores_path(DISTANCES).name,),
+    "scores": (scores_path(DISTANCES).name, NEIGHBOURS),
 }
 # All files that commands write to a folder: no others of an earlier result are ever removed.
 WRITTEN = frozenset(
     {*MERGE_FILES, *DISTANCE_FILES, *chain(*EXTRA_FILES.values()), CANDIDATES, "digits.csv"}
 )
-# Pictures that scanpy writes, and that people already know their cells by.
-PICTURES = ("X_umap", "X_tsne")
 # The key that is added to cells, and the old clusters, if they are from another file.
 KEY, INITIAL = "unsplit", "unsplit_initial"
 # What people open first, and how many files the last line names.
@@ -201,8 +197,10 @@ def described_tree(tree: MergeTree) -> dict[str, Any]:
     }
 
 
-def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
+def about_run(result: Mapping[str, Any], answers: str = ANSWERS) -> dict[str, Any]:
     """What result.json says about a run, as tables, and the commands that repeat it.
+
+    One of them obeys the answers in the file ``answers``.
 
     Examples
     --------
@@ -222,7 +220,7 @@ def about_run(result: Mapping[str, Any]) -> dict[str, Any]:
     for title, rows in tables.items():
         known = [(n, _shown(v)) for n, v in rows.items() if v not in (None, [], {}, "")]
         shown += [{"title": title, "rows": known}] if known else []
-    return {"tables": shown} | _commands(result)
+    return {"tables": shown} | _commands(result, answers)
 
 
 def _shown(value: Any) -> str:
@@ -231,8 +229,8 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _commands(result: Mapping[str, Any]) -> dict[str, str]:
-    """The command that repeats a run, and the one that obeys the answers exported from its page."""
+def _commands(result: Mapping[str, Any], answers: str) -> dict[str, str]:
+    """The command that repeats a run, and the one that obeys the answers given on its page."""
     words = shlex.split(result.get("typed") or "")
     if not words:
         return {}
@@ -240,7 +238,7 @@ def _commands(result: Mapping[str, Any]) -> dict[str, str]:
     if not any(word.split("=")[0] == "--seed" for word in words):
         words += ["--seed", str(result["seed"])]
     command = shlex.join(["unsplit", *words])
-    return {"command": command, "again": f"{command} --constraints {ANSWERS}"}
+    return {"command": command, "again": f"{command} --constraints {shlex.quote(answers)}"}
 
 
 # --- the files ------------------------------------------------------------------------------------
@@ -277,7 +275,7 @@ def print_result(path: Path, lines: list[str], console: Console) -> None:
     first = sorted(files, key=lambda name: name not in READ_FIRST)[:N_NAMED]
     more = f" and {len(files) - N_NAMED} more" if len(files) > N_NAMED else ""
     lines = [*lines, "", f"Files in {path.parent}/: {', '.join(first)}{more}."]
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():  # it may be closed
         lines = [click.style(_folded(lines[0]), bold=True), *map(_folded, lines[1:])]
     return click.echo("\n".join(lines))
 
@@ -307,6 +305,8 @@ def write_merge(
     write_csv(folder / "merges.csv", tree.table())
     write_csv(folder / "review.csv", tree.review_table())
     distances.save(folder / DISTANCES, scores="scores" in extra)
+    if "scores" in extra and merger.neighbours_ is not None:
+        merger.neighbours_.save(folder / NEIGHBOURS)
     np.save(folder / "linkage.npy", tree.linkage)
     tree.save(folder / "tree.npz")
     if "figures" in extra:
@@ -349,8 +349,9 @@ def write_cells(
         uns = {colours: cells.uns.get(colours)}
     settings = merger.get_params(deep=False)
     params |= {name: value for name, value in settings.items() if name not in NO_SETTINGS}
-    params |= {"groupby": labels, "representation": read.representation}
-    columns, uns = annotations(merger, groups, KEY, labels if known else INITIAL, params, uns)
+    old = labels if known else INITIAL
+    params |= {"groupby": old, "representation": read.representation}
+    columns, uns = annotations(merger, groups, KEY, old, params, uns)
     if not known:
         names = pd.Index(groups.names, dtype=object)
         columns[INITIAL] = pd.Categorical.from_codes(groups.codes, categories=names)
@@ -358,20 +359,6 @@ def write_cells(
 
 
 def with_genes(source: Source, data: str) -> Source:
-    """Add what the page of cells can show: the user's own picture, and genes instead of components.
-
-    ``data`` is the .h5ad file that the cells were read from.
-    """
+    """Add what the page of cells can show, read from the .h5ad file ``data``."""
     with open_cells(Path(data)) as cells:
-        for name in PICTURES if source.picture is None else ():
-            xy = np.asarray(cells.obsm[name]) if name in cells.obsm else np.zeros(0)
-            if xy.shape == (len(source.clusters), 2) and np.isfinite(xy).all():
-                source = replace(source, picture=xy, picture_method=f"{name} of {data}")
-                break
-        with suppress(MemoryError):  # of X, which only the page would show
-            X: Any = cells.X
-            values = X.data if scipy.sparse.issparse(X) else np.asarray(X)
-            if values.dtype.kind in "biuf" and np.isfinite(values).all():
-                X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else values
-                source = replace(source, shown=X, feature_names=cells.var_names)
-    return source
+        return shown_cells(source, cells, data)

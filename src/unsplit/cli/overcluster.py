@@ -11,12 +11,13 @@ from sklearn.cluster import KMeans
 
 from unsplit import overclustering
 from unsplit._typing import Index
-from unsplit.cli import options, outputs, summary
+from unsplit.cli import options, outputs
 from unsplit.cli.console import Console, interruptible
 from unsplit.cli.options import Input
 from unsplit.data.readers.observations import Observations
 from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError, option
+from unsplit.report import summary
 
 # Not the docstring: there \b would be two characters, and click would join the lines.
 HELP = """Cut DATA into many small clusters.

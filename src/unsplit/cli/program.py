@@ -21,6 +21,7 @@ INTERRUPTED = 130  # the exit code of shells after SIGINT
 COMMANDS = {
     "merge": "merge",
     "report": "saved",
+    "review": "review",
     "distances": "merge",
     "overcluster": "overcluster",
     "verify": "saved",
@@ -33,6 +34,8 @@ Examples:
   unsplit overcluster cells.csv --out clusters.csv --method k-means
   unsplit merge cells.csv --labels clusters.csv --out merged --report
   unsplit distances cells.csv --labels clusters.csv --out compared
+  unsplit merge cells.csv --labels leiden --out merged --report --also scores
+  unsplit review merged
   unsplit verify merged
 
 Run `unsplit COMMAND --help` for all options of a command.

@@ -690,10 +690,7 @@ class MergeTree:
         distances: Any = None,
         X: Any = None,
         labels: ArrayLike | None = None,
-        *,
-        row_ids: ArrayLike | None = None,
-        feature_names: Any = None,
-        picture: ArrayLike | None = None,
+        **more: Any,
     ) -> Any:
         """A page about this merge: the answer, the tree, the data, and pairs to review.
 
@@ -705,8 +702,9 @@ class MergeTree:
             The distances that the tree was made from.
         X, labels : optional
             The observations and their initial clusters, for a picture and for exemplars.
-        row_ids, feature_names, picture : optional
-            More about the observations: see :func:`unsplit.report.report`.
+        **more
+            ``row_ids``, ``feature_names``, ``picture`` and ``image_shape``, which say more about
+            the observations: see :func:`unsplit.report.report`.
 
         Returns
         -------
@@ -720,7 +718,6 @@ class MergeTree:
         Report: ... MB of HTML; write it with save(path)
         """
         # By name, because reports are above trees: only this call reaches up.
-        more = {"row_ids": row_ids, "feature_names": feature_names, "picture": picture}
         return import_module("unsplit.report").report(self, distances, X, labels, **more)
 
     def __repr__(self) -> str:

@@ -724,7 +724,8 @@ def _read_scores(path: str | os.PathLike[str], estimate: dict[str, Any]) -> Held
     if not beside.exists():
         return known
     table, advice = {"distances": Array("U"), **_SCORES}, "remove it or make it again"
-    parts, _ = load_checked(beside, SCORES_FORMAT, table, ("batches", "groups"), advice)
+    parts, check = load_checked(beside, SCORES_FORMAT, table, ("batches", "groups"), advice)
+    check.require((parts["bias"] < np.inf).all(), "bias must be finite, or −inf for no cluster")
     # Scores of other distances, saved to the same place earlier, are as good as none.
     same = parts.pop("distances") == checksum({}, estimate)
     return HeldoutScores(**parts, batch_sizes=batch_sizes) if same else known

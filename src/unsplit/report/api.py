@@ -105,6 +105,8 @@ class Content:
     row_ids : ndarray of shape (n,) or None
     about : mapping
         Settings, versions and the command, each as a table of names and values.
+    live : str
+        Where answers are saved if the page is served and sends them; otherwise empty.
     """
 
     tree: MergeTree
@@ -113,6 +115,7 @@ class Content:
     clusters: Index | None = None
     row_ids: NDArray[Any] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    live: str = ""
 
 
 def report(
@@ -124,6 +127,7 @@ def report(
     row_ids: ArrayLike | None = None,
     feature_names: Sequence[str] | None = None,
     picture: ArrayLike | None = None,
+    image_shape: Sequence[int] | None = None,
 ) -> Report:
     """Make a page about a merge: the answer, the tree, the data, and pairs to review.
 
@@ -145,6 +149,8 @@ def report(
     picture : array-like of shape (n, 2), optional
         Where to draw each observation, for example ``adata.obsm["X_umap"]``; otherwise t-SNE or
         PCA place them.
+    image_shape : (height, width), optional
+        Draw each row of X as an image of so many pixels, dark where values are large.
 
     Returns
     -------
@@ -161,7 +167,7 @@ def report(
     """
     if X is not None and labels is None:
         raise InputError("labels is required with X; pass the initial cluster of every row.")
-    clusters = None if labels is None else _clusters(tree, X, labels)
+    clusters = None if labels is None else clusters_of(tree, X, labels)
     if row_ids is not None and (clusters is None or np.shape(row_ids) != clusters.shape):
         raise InputError(
             f"row_ids must name each observation in labels, got {shown(row_ids)}; pass one id for "
@@ -169,13 +175,16 @@ def report(
         )
     kept = Kept()
     if X is not None and clusters is not None:
-        if feature_names is None and hasattr(X, "columns"):
-            feature_names = [str(name) for name in X.columns]
-        source = Source(X, clusters, tree.n_initial, feature_names, picture)
+        named = getattr(X, "columns", None) if feature_names is None else feature_names
+        feature_names = None if named is None else list(map(str, named))
+        source = Source(
+            X, clusters, tree.n_initial, feature_names, picture, image_shape=image_shape
+        )
         kept = collect(source, _estimate(distances))
-    elif feature_names is not None or picture is not None:
+    elif any(given is not None for given in (feature_names, picture, image_shape)):
         raise InputError(
-            "feature_names and picture are about X, which is missing; pass X and labels as well."
+            "feature_names, picture and image_shape are about X, which is missing; pass X and "
+            "labels as well."
         )
     ids = None if row_ids is None else np.asarray(row_ids)
     return make_page(Content(tree, distances, kept, clusters, ids))
@@ -187,7 +196,7 @@ def _estimate(distances: PairwiseTVD | ArrayLike | None) -> PairwiseTVD | None:
     return distances if dense else None  # type: ignore[return-value]
 
 
-def _clusters(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
+def clusters_of(tree: MergeTree, X: Any, labels: ArrayLike) -> Index:
     """The index of each observation's cluster in the tree."""
     n = None  # where only reading would tell how many there are
     if len(getattr(X, "shape", ())):
@@ -207,7 +216,10 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
     estimate = _estimate(content.distances)
     noise = 0 if content.clusters is None else int((content.clusters < 0).sum())
     noise = noise if estimate is None else estimate.n_noise
-    matrix = None if content.distances is None else matrix_of(tree, content.distances)
+    given = content.distances
+    if given is not estimate and isinstance(given, PairwiseTVD) and view.folded:
+        given = None  # sparse: there is no room for all pairs of very many clusters
+    matrix = None if given is None else matrix_of(tree, given)
     return _rendered(
         {
             "answer": sections.answer(tree, noise, len(view.leaves) if view.folded else None),
@@ -220,6 +232,7 @@ def make_page(content: Content, most_leaves: int = MOST_LEAVES) -> Report:
             "labels": sections.label_section(view, content.clusters, content.row_ids),
             "training": sections.training_words(estimate),
             "about": _about(tree) | dict(content.about),
+            "live": content.live,
         }
     )
 
@@ -249,6 +262,7 @@ def _rendered(data: Mapping[str, Any]) -> Report:
         answer=data["answer"],
         about=data["about"],
         training=data["training"],
+        live=data["live"],
         data=htmlsafe_json_dumps(plain_values(data), separators=(",", ":"), allow_nan=False),
         style=Markup(_text("page.css")),
         script=Markup(script),
@@ -289,9 +303,7 @@ def content_of_folder(path: str | os.PathLike[str]) -> tuple[Content, dict[str, 
     kept = Kept.load(folder / KEPT, tree.n_initial) if KEPT in files else Kept()
     ids, clusters = _rows(folder / "labels.csv", tree)
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    # The page has no room for all pairs of very many clusters.
-    all_pairs = None if distances.is_sparse else distances
-    return Content(tree, all_pairs, kept, clusters, ids), result
+    return Content(tree, distances, kept, clusters, ids), result
 
 
 def _rows(path: Path, tree: MergeTree) -> tuple[NDArray[Any], Index]:

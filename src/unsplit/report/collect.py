@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from unsplit._typing import Index
 from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
-from unsplit.errors import InputError, numeric_array, option
+from unsplit.errors import InputError, is_whole, numeric_array, option, shown
 from unsplit.pairwise.result import PairwiseTVD
 
 Floats = NDArray[np.float64]
@@ -83,6 +83,8 @@ class Source:
         the expression of genes, which ``feature_names`` then name.
     picture_method : str
         How that picture was made.
+    image_shape : (height, width), optional
+        Of the images in the rows of X, if they are vectors of pixels.
     """
 
     X: Any
@@ -92,6 +94,7 @@ class Source:
     picture: Any = None
     shown: Any = None
     picture_method: str = "the picture that was passed"
+    image_shape: Sequence[int] | None = None
 
 
 def _kept_arrays(k: int) -> dict[str, Array]:
@@ -155,12 +158,13 @@ def collect(source: Source, distances: PairwiseTVD | None = None) -> Kept:
     ('the two features', [[0.5, 0.5], [9.0, 9.0]])
     """
     matrix = _matrix(source.X)
+    grid = _grid(source, matrix)
     features, rows = _features(source, matrix, distances)
     parts: dict[str, Any] = {"n_observations": len(source.clusters)}
     parts["means"] = np.zeros((source.n_clusters, 0), np.float32)
     if len(rows):
         parts |= _picture(source, features, rows, by_scores=matrix is None)
-        parts |= _tiles(source, matrix, features, rows)
+        parts |= _tiles(source, matrix, grid, features, rows)
     if matrix is not None and "tiles" not in parts:
         genes = _matrix(source.shown)
         parts |= _differences(source, matrix if genes is None else genes)
@@ -218,23 +222,41 @@ def _picture(
 
 
 def _tiles(
-    source: Source, matrix: Any, features: NDArray[np.float64], rows: Index
+    source: Source,
+    matrix: Any,
+    grid: tuple[int, int] | None,
+    features: NDArray[np.float64],
+    rows: Index,
 ) -> dict[str, Any]:
     """Small pictures of exemplars; nothing if the observations have none."""
-    shown, grid = source.shown, None
-    if shown is None:  # otherwise X and its names are no pixels
-        shown = source.X
-        grid = grid_of(source.feature_names) if isinstance(matrix, np.ndarray) else None
+    shown = source.X if source.shown is None else source.shown
     if grid is None and _matrix(shown) is not None:
         return {}
     per_cluster = max(1, min(PER_CLUSTER, MOST_TILES // source.n_clusters))
     chosen = rows[exemplar_rows(features, source.clusters[rows], per_cluster)]
     if grid is not None:
-        tiles, kind = tiles_of_grid(matrix[chosen], grid), "images"
+        pixels = matrix[chosen].toarray() if scipy.sparse.issparse(matrix) else matrix[chosen]
+        tiles, kind = tiles_of_grid(pixels, grid), "images"
     else:
         tiles, kind = tiles_of_rows(shown, chosen)
     found = {"tile_clusters": source.clusters[chosen], "tiles": tiles, "tile_kind": kind}
     return found if kind else {}
+
+
+def _grid(source: Source, matrix: Any) -> tuple[int, int] | None:
+    """Rows and columns of the images that vectors are, as the user or their names say."""
+    shape = source.image_shape
+    if shape is None:  # names of what is shown instead are no pixels
+        named = isinstance(matrix, np.ndarray) and source.shown is None
+        return grid_of(source.feature_names) if named else None
+    pair = isinstance(shape, Sequence) and len(shape) == 2 and all(map(is_whole, shape))
+    if matrix is None or not pair or shape[0] < 1 or shape[0] * shape[1] != matrix.shape[1]:
+        d = "no vectors" if matrix is None else f"{matrix.shape[1]:,} features"
+        raise InputError(
+            f"image_shape must be a (height, width) whose product is the number of features of X, "
+            f"got {shown(shape)}, but X has {d}; leave it out or pass another one."
+        )
+    return int(shape[0]), int(shape[1])
 
 
 def _differences(source: Source, matrix: Any) -> dict[str, Any]:

@@ -27,9 +27,9 @@ RANKED_BY = {name: one.caption for name, one in DIVERGENCES.items()} | {
 }
 # Clusters made by k-means, Leiden and the like are the usual case, so this is not a warning.
 CUT_OUT_OF_FEATURES = (
-    "The clusters seem to be cut out of the features, as by k-means or Leiden; then every pair "
-    "differs, so neighbours decided. If the labels come from elsewhere, pass --labels-from "
-    "elsewhere."
+    "The clusters look like pieces that k-means or Leiden has cut out of the features. Any two "
+    "such pieces can be told apart, so what counted is how closely neighbouring observations "
+    "connect them. If the labels come from elsewhere, pass --labels-from elsewhere."
 )
 
 # Pairs that can be reviewed on one page, the most urgent ones.
@@ -220,7 +220,7 @@ def answer(tree: MergeTree, n_noise: int, folded_to: int | None) -> dict[str, An
         "sentences": [sentence for sentence in sentences if sentence is not None],
         "cards": [
             (f"{tree.n_initial:,} → {after}", "clusters"),
-            *([] if tree.stability is None else [(tree.stability.span, "in re-merges")]),
+            *([] if tree.stability is None else [(tree.stability.span, "if repeated")]),
             (f"{_n_unclear(tree.reviewed):,}", "unclear pairs"),
             (f"{int(tree.sizes.sum()) + n_noise:,}", "observations"),
         ],
@@ -236,11 +236,8 @@ def tree_section(view: View) -> dict[str, Any]:
     names = [str(name) for name in tree.cluster_ids.tolist()]
     rank = np.argsort(sorted(range(len(names)), key=lambda i: natural(names[i]))).tolist()
     linked = sum(merge.stage == MUST_LINK for merge in view.merges)
-    # What answers belong to: names, sizes, tree and earlier answers, in a few letters.
-    about = [*map(repr, tree.cluster_ids.tolist()), *map(repr, tree.answers)]
-    fingerprint = checksum({"about": about}, {"sizes": tree.sizes, "linkage": tree.linkage})
     return {
-        "fingerprint": fingerprint[:16],
+        "fingerprint": fingerprint(tree),
         "names": [[names[i] for i in members] for members in view.members],
         "ranks": [[rank[i] for i in members] for members in view.members],
         "sizes": view.sizes.tolist(),
@@ -255,6 +252,12 @@ def tree_section(view: View) -> dict[str, Any]:
         "axis": AXIS_LABELS.get(tree.statistic, "distance"),
         "agreement": agreement(tree),
     }
+
+
+def fingerprint(tree: MergeTree) -> str:
+    """What answers belong to: names, sizes, tree and earlier answers, in a few letters."""
+    about = [*map(repr, tree.cluster_ids.tolist()), *map(repr, tree.answers)]
+    return checksum({"about": about}, {"sizes": tree.sizes, "linkage": tree.linkage})[:16]
 
 
 def agreement(tree: MergeTree) -> list[float] | None:
@@ -287,7 +290,8 @@ def agreement(tree: MergeTree) -> list[float] | None:
         here, mine = pairs_of(np.add.reduceat(both, starts)), pairs_of(own)
         chance = mine * other / (n * (n - 1) / 2)
         most = (mine + other) / 2
-        found.append(np.where(most > chance, (here - chance) / (most - chance), 1.0).mean())
+        index = np.divide(here - chance, most - chance, np.ones_like(most), where=most > chance)
+        found.append(index.mean())
         if step < k - 1:
             left, right = tree.merges[step].left, tree.merges[step].right
             shared[k + step] = shared[left] + shared[right]

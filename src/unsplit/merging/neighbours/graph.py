@@ -6,6 +6,7 @@ observation.  This is the principle of the network, with a local classifier; the
 are the over-clustering.  Making a graph may need torch, which is imported then; using one does not.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 
 from unsplit._typing import Cluster, Index, Matrix
+from unsplit.data.array_files import FINITE, LARGEST, Array, load_checked, save_arrays
 from unsplit.data.labels import (
     EncodedLabels,
     encode_batches,
@@ -101,6 +103,23 @@ A_FEW_EDGES = 3.0
 OBSERVATIONS, OTHER_FEATURES, SCORES = "observations", "other features", "scores"
 
 EUCLIDEAN, COSINE = METRICS = ("euclidean", "cosine")
+
+# A file of a graph.  Each edge is there once, from the smaller row to the larger.
+FORMAT = "unsplit.NeighbourGraph/1"
+_GRAPH = {
+    "edges": Array("i8", (2, "e"), 0),
+    "inverse_dimension": Array("f8", ("n",), 0, FINITE),
+    "clusters": Array("i8", ("n",), -1),
+    "batches": Array("i8", ("n",), 0),
+    "features": Array("f8", ("n", "d"), -FINITE, FINITE),
+    "n_clusters": Array("i8", (), 1, LARGEST),
+    "rows": Array("i8", ("n",), 0, LARGEST),
+    "source": Array("U", among=(OBSERVATIONS, OTHER_FEATURES, SCORES)),
+    "sampled_from": Array("i8", (), 1, LARGEST),
+    "groups": Array("i8", ("n",), -1),
+    "n_neighbors": Array("i8", (), 3, LARGEST),
+    "metric": Array("U", among=METRICS),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -214,6 +233,55 @@ class NeighbourGraph:
         0
         """
         return _summed(self, self.adjacency)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph with its features to an .npz file; an existing file is replaced.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Examples
+        --------
+        >>> import tempfile, unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
+        >>> graph, path = unsplit.neighbour_graph(X, labels), tempfile.mkdtemp() + "/graph.npz"
+        >>> graph.save(path)
+        >>> NeighbourGraph.load(path)
+        NeighbourGraph: 430 edges between 40 observations in 2 dimensions, 2 clusters
+        """
+        found = vars(self) | {"edges": np.stack(sparse.triu(self.adjacency).nonzero())}
+        save_arrays(path, FORMAT, {}, {n: found[n] for n in _GRAPH if found[n] is not None})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "NeighbourGraph":
+        """Read a file that :meth:`save` wrote.
+
+        A file that was changed, is damaged or holds impossible values is refused.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Returns
+        -------
+        NeighbourGraph
+
+        Examples
+        --------
+        See :meth:`save`.
+        """
+        content, check = load_checked(path, FORMAT, _GRAPH, ("sampled_from", "groups"))
+        (left, right), n = content.pop("edges"), len(content["rows"])
+        known = (left < right).all() and right.max(initial=0) < max(n, 1)
+        check.require(known, "edges must join two of its observations")
+        adjacency = sparse.csr_array((np.ones(len(left)), (left, right)), (n, n))
+        check.require(adjacency.max() <= 1 if n else True, "edges must all be different")
+        known = content["clusters"].max(initial=-1) < content["n_clusters"]
+        check.require(known, "clusters must be below n_clusters")
+        # Numbered from 0 without gaps, so that none can be too large.
+        content["batches"] = np.unique(content["batches"], return_inverse=True)[1]
+        return cls(adjacency=(adjacency + adjacency.T).tocsr(), **content)
 
 
 def membership(clusters: Index, k: int) -> sparse.csr_array:

@@ -98,10 +98,10 @@ function tvdAtLeast(tvd, low) {
 }
 
 function edgesOf(entry) {
-  const times = entry.times_chance === null ? "" : `, ${Number(entry.times_chance.toPrecision(2))} × chance`;
+  const times = entry.times_chance === null ? "" : `, ${Number(entry.times_chance.toPrecision(2))} times as many as by chance`;
   return `${counted(entry.edges, "edge")} between them${times}`;
 }
-const togetherIn = (entry) => `together in ${Math.round(100 * entry.stability)}% of the re-merges`;
+const togetherIn = (entry) => `together in ${Math.round(100 * entry.stability)}% of merges of parts of the data`;
 
 function evidenceOf(entry) {
   const parts = [];

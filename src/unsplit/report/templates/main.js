@@ -30,6 +30,31 @@ class Page {
     this.listen();
     this.update();
     this.drawAgreement();
+    if (data.live) this.comeBack();
+  }
+
+  // A new result on a page that is served ------------------------------------------------------
+
+  reload() {
+    const place = { count: this.count, ...this.review.place() };
+    try {
+      sessionStorage.setItem("unsplit-place", JSON.stringify(place));
+    } finally {
+      location.reload();
+    }
+  }
+
+  /** Back to the place where the page of the earlier result was. */
+  comeBack() {
+    try {
+      const place = JSON.parse(sessionStorage.getItem("unsplit-place"));
+      sessionStorage.removeItem("unsplit-place");
+      if (place === null) return;
+      if (place.count !== null) this.setCount(place.count);
+      this.review.goTo(place);
+    } catch {
+      // This browser keeps nothing: the page begins at its start.
+    }
   }
 
   // The cut ---------------------------------------------------------------------------------
@@ -109,7 +134,7 @@ class Page {
     const good = numbers.filter((number) => agreement[number - 1] >= best - 0.02);
     byId("agreement-note").hidden = false;
     byId("agreement-note").textContent = "The curve below the slider shows how well each number of clusters agrees with the re-merges of "
-      + `resampled data (adjusted Rand index, at most ${plain(best)}). ${good.length === 1 ? `${good[0]} agrees best.` : `Equally good: ${runs(good)}.`}`;
+      + `parts of the data (adjusted Rand index, at most ${plain(best)}). ${good.length === 1 ? `${good[0]} agrees best.` : `Cuts into ${runs(good)} agree about equally well.`}`;
   }
 
   setCount(count) {

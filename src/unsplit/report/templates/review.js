@@ -25,12 +25,13 @@ class Review {
     const first = this.pairs.length < all ? ` The ${whole(this.pairs.length)} most urgent of ${whole(all)} are here.` : "";
     byId("review-intro").textContent = this.pairs.length === 0
       ? "There is no pair to review."
-      : `Do these two belong together? ${urgent}${first} Your answers stay in this browser.`;
+      : `Do these two belong together? ${urgent}${first} ${this.page.data.live
+        ? `Every answer merges again at once and is saved in ${this.page.data.live}.` : "Your answers stay in this browser; export them below to merge again."}`;
     if (this.pairs.length > 0) byId("look-title").textContent = unclear > 0 ? "Look first at:" : "The least certain decision:";
     byId("look").append(...this.pairs.slice(0, Math.max(1, Math.min(N_FIRST, unclear))).map((pair, index) => element("li", null,
       element("a", { href: "#review", onclick: () => this.show(index, true) },
         ["left", "right"].map((side) => nodeName(this.page.tree, pair[side])).join(" and ")),
-      ` (${pair.verdict}, ${pair.done})`)));
+      ` (${pair.done}${pair.verdict === "unclear" ? ", but unclear" : `: ${pair.verdict}`})`)));
     byId("answers-box").hidden = this.pairs.length === 0;
     byId("card").hidden = this.pairs.length === 0;
   }
@@ -38,6 +39,7 @@ class Review {
   // Only pairs and answers are kept, and the places of those given before; the rest is on the page.
   kept() {
     const { given } = this.page;
+    if (this.page.data.live) return given;
     try {
       const found = JSON.parse(remembered(this.store));
       return found?.map((one) => given[one.given] ?? this.answer(one.pair, one.answer)) ?? given;
@@ -123,9 +125,54 @@ class Review {
   }
 
   change(answers) {
+    if (this.leaving) return;
     this.answers = answers;
-    this.keep();
+    if (this.page.data.live) this.send();
+    else this.keep();
     this.page.update();
+  }
+
+  /** Have the answers merged again and saved; then the page is loaded with the new result. */
+  async send() {
+    if (this.sending) return; // whoever is sending sends the last answers too
+    this.sending = true;
+    let [sent, reply] = [null, {}];
+    while (sent !== this.answers) {
+      sent = this.answers;
+      const body = JSON.stringify(exported(this.page.tree, sent));
+      try {
+        const response = await fetch("answers", { method: "POST", headers: { "Content-Type": "application/json" }, body });
+        reply = response.ok ? await response.json() : { message: await response.text() };
+      } catch {
+        reply = { message: "Your answers are not saved, because unsplit review does not answer. Export them, and start it again." };
+      }
+      this.page.tree.fingerprint = reply.result ?? this.page.tree.fingerprint;
+    }
+    this.sending = false;
+    if (reply.message) {
+      byId("review-message").textContent = reply.message;
+      this.draw();
+    } else {
+      this.leaving = true;
+      this.page.reload();
+    }
+  }
+
+  /** Where the reader is, by names, which a new result has too. */
+  place() {
+    return { index: this.index, sides: this.sides(this.index), toast: byId("toast").hidden ? "" : byId("toast-text").textContent };
+  }
+
+  sides(index) {
+    if (this.pairs[index] === undefined) return "";
+    return JSON.stringify(namesOf(this.page.tree, this.answer(index, "")).map((names) => names.sort()).sort());
+  }
+
+  /** Go to a place that the page of an earlier result had. */
+  goTo({ index, sides, toast }) {
+    const found = this.pairs.findIndex((_, i) => this.sides(i) === sides);
+    this.show(found < 0 ? index : found, true);
+    if (toast) this.toast(toast);
   }
 
   sentence(one) {
@@ -153,7 +200,8 @@ class Review {
         element("span", { class: "verdict" }, pair.verdict), ` · Unsplit ${pair.done === "merged" ? "merged them" : "kept them apart"}`),
       element("div", { class: "sides" }, this.side("left", pair), this.side("right", pair)),
       this.page.features.mirrored(pair),
-      element("div", { class: "evidence" }, this.map(pair), this.border(pair)),
+      // Where neighbours decided, the network's scores did not: they are folded away.
+      element("div", { class: "evidence" }, this.map(pair), pair.strength === null ? this.border(pair) : null),
       this.facts(pair),
       element("div", { class: "choices", role: "group", "aria-label": "Do they belong together?" },
         choice("Same ", "S", "same"), choice("Different ", "D", "different"), choice("Skip ", "K", "skip"),
@@ -187,8 +235,9 @@ class Review {
     return element("div", null, list(byGraph), element("details", null,
       element("summary", null, "TVD and p-value: how well a network tells the two sides apart"),
       list(byNetwork),
-      element("p", { class: "quiet" }, "Clusters that were cut out of the features can always be told apart, so a TVD near 1 and a tiny "
-        + "p-value are expected here, and no reason to keep two of them apart.")));
+      this.border(pair),
+      element("p", { class: "quiet" }, "Pieces that were cut out of the features can always be told apart, so a TVD near 1, a tiny p-value and "
+        + "two separate heaps are expected here, and no reason to keep two of them apart.")));
   }
 
   /** Both sides among all observations. */
@@ -230,16 +279,17 @@ class Review {
     const effect = byId("effect");
     const unchanged = this.answers.length === given.length && given.every((one) => this.answers.includes(one));
     if (unchanged && given.length > 0) {
-      effect.textContent = `${counted(given.length, "answer")} given before: this result obeys ${given.length === 1 ? "it" : "them"}. Your new answers are added.`;
+      effect.textContent = `${counted(given.length, "answer")}${this.page.data.live ? "" : " given before"}: this result obeys ${given.length === 1 ? "it" : "them"}.`
+        + `${this.page.data.live ? "" : " Your new answers are added."}`;
     } else if (this.answers.length === 0 && given.length === 0) effect.textContent = "None yet. What they change is shown here and in all figures at once.";
     else {
       const moved = this.page.movedBy(plainCut, cut);
       effect.textContent = `${counted(this.answers.length, "answer")}: ${whole(plainCut.count)} → ${counted(cut.count, "cluster")}; `
         + (moved.length === 0 ? "no cluster moves." : `these old clusters move: ${groupName(this.page.tree, moved, 8)}.`)
-        + " Merge again for the final result.";
+        + (this.sending ? " Merging again …" : " Merge again for the final result.");
     }
     byId("answers").replaceChildren(...this.answers.map((one) => element("li", null, this.sentence(one),
-      given.includes(one) ? element("span", { class: "quiet" }, " (given before)") : null,
+      given.includes(one) && !this.page.data.live ? element("span", { class: "quiet" }, " (given before)") : null,
       element("button", { type: "button", "aria-label": `Take back: ${this.sentence(one)}`,
         onclick: () => this.change(this.answers.filter((other) => other !== one)) }, "take back"))));
     byId("export").disabled = this.answers.length === 0;

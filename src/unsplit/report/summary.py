@@ -1,12 +1,12 @@
-"""The summary that a command prints at the end: result, reason, what to check."""
+"""What a command or a notebook says about a result: the result, the reason, what to check."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unsplit._typing import Index
 from unsplit.data.labels import encode_labels
-from unsplit.data.readers.observations import Observations
 from unsplit.data.readers.tables import listing
 from unsplit.merging.decision import UNCLEAR, Merge
 from unsplit.merging.neighbours.graph import NeighbourGraph
@@ -15,14 +15,20 @@ from unsplit.pairwise.result import PairwiseTVD
 from unsplit.plots.style import counted, short_name
 from unsplit.report.sections import CUT_OUT_OF_FEATURES
 
+if TYPE_CHECKING:
+    from unsplit.data.readers.observations import Observations
+
 N_CLOSEST = 8
 N_FEATURES = 8
 
 
-def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str]:
+def of_merge(
+    tree: MergeTree, n_noise: int, requested: bool = False, where: str = "review.csv"
+) -> list[str]:
     """Say how many clusters became how many, and then why, how stable and how clear that is.
 
-    ``requested`` is whether the user said how many clusters there should be.
+    ``requested`` is whether the user said how many clusters there should be, ``where`` the table of
+    pairs to check.
 
     Examples
     --------
@@ -41,7 +47,7 @@ def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str
         headline = f"Merged nothing: all {apart} stayed apart{as_requested}."
     lines = [] if requested else [f"Merging stopped because {tree.stopped}."]
     lines += [known for known in (tree.how_separated, tree.how_stable) if known is not None]
-    lines.append(_of_review(tree))
+    lines.append(_of_review(tree, where))
     if tree.strategy == "neighbours":
         lines.append(CUT_OUT_OF_FEATURES)
     if n_noise:
@@ -51,21 +57,21 @@ def of_merge(tree: MergeTree, n_noise: int, requested: bool = False) -> list[str
     return [headline, *(f"  {line}" for line in lines)]
 
 
-def _of_review(tree: MergeTree) -> str:
+def _of_review(tree: MergeTree, where: str) -> str:
     """Say how many pairs are unclear, and name the first of them."""
     unclear = [row for row in tree.reviewed if row.pair.verdict == UNCLEAR]
     n_pairs = counted(len(tree.reviewed), "pair")
     if not unclear:
-        return f"The evidence is clear for all {n_pairs} in review.csv."
+        return f"The evidence is clear for all {n_pairs} in {where}."
     come = "is unclear and comes" if len(unclear) == 1 else "are unclear and come"
     first = unclear[0]
     return (
-        f"{len(unclear):,} of {n_pairs} {come} first in review.csv: look at "
+        f"{len(unclear):,} of {n_pairs} {come} first in {where}: look at "
         f"{_pair(tree, first.pair)} ({first.done})."
     )
 
 
-def of_cells(read: Observations) -> str:
+def of_cells(read: "Observations") -> str:
     """Say by which matrix cells were compared."""
     n, d = read.X.shape
     return f"Compared {n:,} cells by {read.representation} ({d:,} features)."
@@ -87,11 +93,12 @@ def of_sample(graph: NeighbourGraph | None) -> list[str]:
     ]
 
 
-def of_data(read: Observations) -> list[str]:
+def of_data(read: "Observations") -> list[str]:
     """Say what was read, before the work begins.
 
     Examples
     --------
+    >>> from unsplit.data.readers.observations import Observations
     >>> of_data(Observations(np.eye(3), ["x", "y", "z"], np.arange(3), np.array([1, 1, 2])))[0]
     'Read 3 observations in 2 clusters.'
     """
@@ -100,11 +107,12 @@ def of_data(read: Observations) -> list[str]:
     return [f"Read {counts}.", *of_features(read, "Using")]
 
 
-def of_features(read: Observations, verb: str = "Used") -> list[str]:
+def of_features(read: "Observations", verb: str = "Used") -> list[str]:
     """Name the columns of a table that were used as features, shortened if there are many.
 
     Examples
     --------
+    >>> from unsplit.data.readers.observations import Observations
     >>> read = Observations(np.eye(3), ["x", "y", "z"], np.arange(3), None, left_out=("kind",))
     >>> of_features(read)
     ["Used 3 features: 'x', 'y', 'z'; left out: 'kind'."]
