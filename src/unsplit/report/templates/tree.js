@@ -19,8 +19,11 @@ class Dendrogram {
     this.svg.append(...this.paths, this.cutLine);
     this.pointed = -1;
     const near = tree.base + 0.04 * reach;
+    const [name, ...meaning] = tree.axis.split(": ");
     byId("axis").append(
-      element("span", null, plain(top)), element("span", null, tree.axis), element("span", null, plain(Math.max(near, 0))),
+      element("span", null, plain(top)),
+      element("span", null, name, meaning.length === 0 ? null : element("span", { class: "wide" }, `: ${meaning.join(": ")}`)),
+      element("span", null, plain(Math.max(near, 0))),
     );
     this.svg.addEventListener("pointermove", (event) => this.point(event));
     this.svg.addEventListener("pointerleave", () => this.read(-1));
