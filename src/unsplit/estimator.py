@@ -452,7 +452,9 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """
         return self.predict_proba(X)
 
-    def report(self, X: Any = None, **more: Any) -> Any:
+    def report(
+        self, X: Any = None, *, image_shape: Sequence[int] | None = None, **more: Any
+    ) -> Any:
         """A page about this merge: the answer, the tree, the data, and pairs to review.
 
         A notebook shows the page; ``save(path)`` writes it to one HTML file.
@@ -462,9 +464,10 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         X : optional
             The observations of ``fit``.  Needed only after the merger was saved and loaded, because
             they are not saved with it; until then it refers to those that ``fit`` was given.
+        image_shape : (height, width), optional
+            Draw vectors of pixels as images.
         **more
-            ``image_shape=(8, 8)`` draws vectors of pixels as images; also ``row_ids``,
-            ``feature_names`` and ``picture``: see :func:`unsplit.report.report`.
+            ``row_ids``, ``feature_names`` and ``picture``: see :func:`unsplit.report.report`.
 
         Returns
         -------
@@ -486,6 +489,7 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             )
         more.setdefault("feature_names", getattr(self, "feature_names_in_", None))
         X = self._checked(X, reset=False)
+        more["image_shape"] = image_shape
         return self.tree_.report(self.pairwise_, X, self.initial_labels_, **more)
 
     def __getstate__(self) -> dict[str, Any]:

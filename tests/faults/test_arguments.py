@@ -165,6 +165,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
     "ClusterMerger.predict_proba": (FITTED.predict_proba, {"X": X}, {"X": "square"}),
     "ClusterMerger.describe": (FITTED.describe, {"X": X}, {}),
     "ClusterMerger.transform": (FITTED.transform, {"X": X}, {"X": "square"}),
+    "ClusterMerger.report": (
+        lambda X=None, image_shape=None: FITTED.report(X, image_shape=image_shape),
+        {},
+        {"X": "None", "image_shape": "None list"},
+    ),
     "MergeTree.labels": (TREE.labels, {"initial_labels": [0, 1]}, {"initial_labels": "list"}),
     "MergeTree.cut": (TREE.cut, {}, {"height": "inf float negative"}),
     "MergeTree.undo": (TREE.undo, {"step": 0}, {}),

@@ -690,7 +690,11 @@ class MergeTree:
         distances: Any = None,
         X: Any = None,
         labels: ArrayLike | None = None,
-        **more: Any,
+        *,
+        row_ids: ArrayLike | None = None,
+        feature_names: Any = None,
+        picture: ArrayLike | None = None,
+        image_shape: Sequence[int] | None = None,
     ) -> Any:
         """A page about this merge: the answer, the tree, the data, and pairs to review.
 
@@ -702,9 +706,8 @@ class MergeTree:
             The distances that the tree was made from.
         X, labels : optional
             The observations and their initial clusters, for a picture and for exemplars.
-        **more
-            ``row_ids``, ``feature_names``, ``picture`` and ``image_shape``, which say more about
-            the observations: see :func:`unsplit.report.report`.
+        row_ids, feature_names, picture, image_shape : optional
+            More about the observations: see :func:`unsplit.report.report`.
 
         Returns
         -------
@@ -718,6 +721,8 @@ class MergeTree:
         Report: ... MB of HTML; write it with save(path)
         """
         # By name, because reports are above trees: only this call reaches up.
+        more: dict[str, Any] = {"row_ids": row_ids, "feature_names": feature_names}
+        more |= {"picture": picture, "image_shape": image_shape}
         return import_module("unsplit.report").report(self, distances, X, labels, **more)
 
     def __repr__(self) -> str:

@@ -248,7 +248,7 @@ class NeighbourGraph:
         >>> graph, path = unsplit.neighbour_graph(X, labels), tempfile.mkdtemp() + "/graph.npz"
         >>> graph.save(path)
         >>> NeighbourGraph.load(path)
-        NeighbourGraph: 430 edges between 40 observations in 2 dimensions, 2 clusters
+        NeighbourGraph: 343 edges between 40 observations in 2 dimensions, 2 clusters
         """
         found = vars(self) | {"edges": np.stack(sparse.triu(self.adjacency).nonzero())}
         save_arrays(path, FORMAT, {}, {n: found[n] for n in _GRAPH if found[n] is not None})
