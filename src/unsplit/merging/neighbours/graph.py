@@ -106,13 +106,14 @@ EUCLIDEAN, COSINE = METRICS = ("euclidean", "cosine")
 
 # A file of a graph.  Each edge is there once, from the smaller row to the larger.
 FORMAT = "unsplit.NeighbourGraph/1"
+MOST_CLUSTERS = 2**24  # that a file may name; some need not occur
 _GRAPH = {
     "edges": Array("i8", (2, "e"), 0),
     "inverse_dimension": Array("f8", ("n",), 0, FINITE),
     "clusters": Array("i8", ("n",), -1),
     "batches": Array("i8", ("n",), 0),
     "features": Array("f8", ("n", "d"), -FINITE, FINITE),
-    "n_clusters": Array("i8", (), 1, LARGEST),
+    "n_clusters": Array("i8", (), 1, MOST_CLUSTERS),
     "rows": Array("i8", ("n",), 0, LARGEST),
     "source": Array("U", among=(OBSERVATIONS, OTHER_FEATURES, SCORES)),
     "sampled_from": Array("i8", (), 1, LARGEST),
