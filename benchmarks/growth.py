@@ -145,7 +145,7 @@ def halves(first: int, last: int) -> list[int]:
 
 def backbone_cost() -> dict[str, int]:
     """Parameters of the backbone, and operations for one observation."""
-    weights = list(MLP(DIMENSIONS, FEATURES).parameters())
+    weights = list(MLP(DIMENSIONS, FEATURES // 2).parameters())
     operations = 2 * sum(weight.numel() for weight in weights if weight.ndim == 2)
     return {"parameters": sum(weight.numel() for weight in weights), "operations": operations}
 

@@ -2,7 +2,9 @@ import json
 import os
 import platform
 import runpy
+import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +30,14 @@ from tests.cli_cases import (
     write_data,
 )
 from tests.merging_cases import partition_of, same_merges
-from unsplit.cli import program
+from unsplit.cli import commands, options, program
 from unsplit.cli.console import Console
 from unsplit.cli.outputs import print_result
+from unsplit.cli.overcluster import TAKES
+from unsplit.data.readers.api import MISSING
+from unsplit.merging.neighbours.graph import METRICS
+from unsplit.merging.plan import LABELS_FROM
+from unsplit.networks.registry import RECIPES
 from unsplit.report.summary import _pair, of_merge
 
 TABLES = ["distances.npz", "labels.csv", "linkage.npy", "merges.csv", "review.csv"]
@@ -349,13 +356,53 @@ def test_options_are_listed_in_groups_and_are_not_too_many():
 
 def test_loading_is_shown_until_the_command_is_loaded(monkeypatch):
     seen = []
-    monkeypatch.setattr(sys, "argv", ["unsplit", "verify", "--help"])
+    monkeypatch.setattr(sys, "argv", ["unsplit", "verify", "merged"])
     monkeypatch.setattr(os, "isatty", lambda _: True)
     monkeypatch.setattr(os, "write", lambda _, text: seen.append(text.strip()))
-    monkeypatch.setattr(program, "import_module", lambda name: seen.append(name))
+    load = import_module
+    monkeypatch.setattr(program, "import_module", lambda name: seen.append(name) or load(name))
     monkeypatch.setattr(program.Program, "main", lambda *_, **__: seen.append("main"))
     runpy.run_module("unsplit", run_name="__main__")
-    assert seen == [b"loading ...", "unsplit.cli.saved", b"", "main"]
+    assert seen == [b"loading ...", "unsplit.cli.commands", "unsplit.cli.saved", b"", "main"]
+
+
+def test_help_and_typing_errors_wait_for_no_large_package():
+    calls = [
+        ["--help"],
+        ["merge", "--help"],
+        ["mrege"],
+        ["merge", "cells.csv", "--lables", "leiden"],
+        ["merge", "cells.csv", "--out", "out", "--backbone", "mpl"],
+        ["overcluster", "cells.csv"],
+        ["demo", "--seed", "one"],
+        ["review", "--port", "x"],
+    ]
+    typed = f"""
+import sys
+from unsplit.cli import main
+for words in {calls}:
+    sys.stdout.flush()
+    main.load(words)
+    try:
+        main(words)
+    except SystemExit:
+        print("refused", end=" ")
+print()
+print(sys.modules.keys() & set("torch scipy sklearn pandas matplotlib jinja2 h5py".split()))
+"""
+    done = subprocess.run([sys.executable, "-c", typed], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["refused " * 6, "set()"]
+    assert done.stderr.count("unsplit: ") == 6
+
+
+def test_what_can_be_typed_is_what_the_library_knows():
+    assert ("auto", *RECIPES) == options.BACKBONES
+    choices = {parameter.name: parameter.type for parameter in commands.merge.params}
+    assert tuple(choices["metric"].choices) == METRICS
+    assert tuple(choices["labels_from"].choices) == LABELS_FROM
+    assert tuple(choices["missing"].choices) == MISSING
+    methods = {parameter.name: parameter.type for parameter in commands.overcluster.params}
+    assert list(methods["method"].choices) == list(TAKES)
 
 
 def test_a_package_that_is_missing_is_one_sentence(monkeypatch, capfd):

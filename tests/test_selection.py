@@ -13,8 +13,8 @@ from tests.selection_cases import layer, quick, rings, xor
 from unsplit import ClusterMerger, TrainConfig, pairwise_tvd, select
 from unsplit.datasets import gaussians
 from unsplit.errors import SmallClusterWarning
-from unsplit.networks.registry import DEEP
-from unsplit.networks.training.loop import MAX_EPOCHS, USUAL
+from unsplit.networks.registry import DEEP, VECTORS
+from unsplit.networks.training.loop import MAX_EPOCHS
 from unsplit.selection import Candidate, named, usual_candidates
 
 COLUMNS = [
@@ -45,7 +45,7 @@ def test_each_candidate_is_an_estimate_of_its_own(chosen_of_five):
     _, _, chosen, curves = chosen_of_five
     for trial in chosen.trials:
         assert len(curves[trial.name]) == trial.epochs
-        assert TrainConfig.patience < trial.epochs
+        assert VECTORS.patience < trial.epochs
     best = chosen.trials[0].mean_accuracy
     assert best > {trial.name: trial.mean_accuracy for trial in chosen.trials}["line"] + 0.3
 
@@ -102,7 +102,7 @@ def test_table_has_a_row_for_every_candidate_best_first(chosen_of_five):
     assert (frame["mean_accuracy"][0] >= frame["mean_accuracy"]).all()
     assert frame["why"][0] == "the highest A"
     rates = dict(zip(frame["candidate"], frame["learning_rate"], strict=True))
-    assert (rates["slow"], rates["mlp"]) == (3e-4, USUAL.learning_rate)
+    assert (rates["slow"], rates["mlp"]) == (3e-4, VECTORS.learning_rate)
     backbones = dict(zip(frame["candidate"], frame["backbone"], strict=True))
     assert (backbones["line"], backbones["mlp"]) == ("Identity", "mlp")
     assert (frame["seconds"] > 0).all()
@@ -154,7 +154,7 @@ def test_one_candidate_is_trained_to_its_end():
     X, labels = xor(20)
     (trial,) = quick(["auto"], X, labels).trials
     assert (trial.name, trial.backbone) == ("auto", "mlp")
-    assert TrainConfig.patience < trial.epochs < MAX_EPOCHS
+    assert VECTORS.patience < trial.epochs < MAX_EPOCHS
     assert trial.mean_accuracy > 0.8
 
 

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 from unsplit._typing import Index
-from unsplit.cli import options, outputs
+from unsplit.cli import outputs
 from unsplit.cli.console import Console, interruptible
 from unsplit.cli.merge import Started, merge_into
 from unsplit.cli.options import Run
@@ -34,32 +34,8 @@ DATA, LABELS = "digits.csv", "cluster"
 N_PIECES, N_DIGITS = 40, 10
 
 
-@click.command(
-    epilog="\b\nExample:\n  unsplit demo --out demo-output --report\n",
-    short_help="Try Unsplit on handwritten digits.",
-)
-@click.option(
-    "--out",
-    default="demo-output",
-    show_default=True,
-    type=click.Path(),
-    help="Folder for the results.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    metavar="N",
-    default=0,
-    show_default=True,
-    help="Random seed; the same seed gives the same result.",
-)
-@options.report
 def demo(out: str, seed: int, report: bool) -> None:
-    """Merge 40 clusters of handwritten digits and compare the result with the true digits.
-
-    The digits come with scikit-learn, and the demo takes about half a minute. It writes the same
-    files as `unsplit merge`, and digits.csv so that you can run `unsplit merge` yourself.
-    """
+    """Merge the digits, and compare the result with the truth."""
     outputs.require_name(out)
     data = os.path.join(out, DATA)
     rest = ["--labels", LABELS, "--out", "merged", "--seed", str(seed)]

@@ -3,15 +3,13 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import numpy as np
 
-from unsplit.cli import options, outputs
+from unsplit.cli import outputs
 from unsplit.cli.console import Console, interruptible, kept_by
 from unsplit.cli.options import Run
 from unsplit.data.labels import encode_labels
@@ -20,8 +18,7 @@ from unsplit.data.readers.observations import Observations, with_vectors
 from unsplit.data.saving import output_folder, write_csv
 from unsplit.errors import FeatureWarning, InputError, name_observations
 from unsplit.estimator import ClusterMerger, seeds_of
-from unsplit.merging.neighbours.graph import EUCLIDEAN, METRICS
-from unsplit.merging.plan import LABELS_FROM, MergeOptions
+from unsplit.merging.plan import MergeOptions
 from unsplit.networks.training.checkpoint import Checkpoint
 from unsplit.networks.training.progress import PHASES
 from unsplit.networks.training.ranks import together
@@ -44,103 +41,9 @@ class Started(NamedTuple):
     console: Console
 
 
-share = click.FloatRange(0, 1)
-linked = partial(click.option, multiple=True, callback=options.pairs, metavar="A,B")
-
-
 # --- merge ----------------------------------------------------------------------------------------
 
-when_to_stop = options.under(
-    "When to stop",
-    click.option(
-        "--n-clusters",
-        metavar="N|N-M",
-        callback=options.number_or_range,
-        help="Stop at exactly N clusters, or keep from N to M clusters (also N- or -M).",
-    ),
-    click.option(
-        "--max-tvd",
-        type=share,
-        metavar="T",
-        help="Merge pairs with a total variation distance (TVD) of at most T, 0 to 1.",
-    ),
-    click.option(
-        "--alpha",
-        type=share,
-        metavar="A",
-        help="Merge pairs that do not differ significantly at level A, 0 to 1.",
-    ),
-    click.option(
-        "--labels-from",
-        type=click.Choice(LABELS_FROM),
-        default="auto",
-        show_default=True,
-        help="Whether the labels were computed from the data; if not, tests decide.",
-    ),
-)
 
-knowledge = options.under(
-    "Your knowledge",
-    linked("--must-link", help="Always merge clusters A and B; may be repeated."),
-    linked("--cannot-link", help="Never merge clusters A and B; may be repeated."),
-    click.option(
-        "--constraints",
-        type=click.Path(),
-        metavar="FILE",
-        help="Answers that the page of an earlier result exported (JSON).",
-    ),
-)
-
-metric = options.under(
-    "Network",
-    click.option(
-        "--metric",
-        type=click.Choice(METRICS),
-        default=EUCLIDEAN,
-        show_default=True,
-        help="How far apart neighbours are; cosine suits embeddings of texts and images.",
-    ),
-)
-
-what_to_write = options.under(
-    "Output",
-    options.folder,
-    options.report,
-    options.also(
-        "figures",
-        "h5ad",
-        "scores",
-        help="More files: figures (the dendrogram, the distances and the merge curve), h5ad "
-        "(merged.h5ad, a copy of an .h5ad file with the merged clusters in obs['unsplit'] and "
-        "the tree in uns['unsplit']), scores (distances.scores.npz and neighbours.npz, large files "
-        "that `unsplit review` and Python need to merge again).",
-    ),
-    click.option(
-        "--picture",
-        type=click.Path(),
-        metavar="FILE",
-        help="Where the page draws the rows of DATA: a file with two coordinates of each, as "
-        "UMAP makes them.",
-    ),
-)
-
-
-@click.command(
-    cls=options.Grouped,
-    epilog="\b\nExamples:\n"
-    "  unsplit merge cells.csv --labels leiden --out merged --report\n"
-    "  unsplit merge photos/ --out merged\n"
-    "  unsplit merge cells.h5ad --labels leiden --out merged --also h5ad\n"
-    "  unsplit merge photos/ --vectors embedding.npy --out merged\n",
-    short_help="Merge clusters that belong together.",
-)
-@options.source
-@when_to_stop
-@knowledge
-@options.network
-@metric
-@what_to_write
-@options.as_json
 def merge(
     must_link: list[list[str]],
     cannot_link: list[list[str]],
@@ -151,19 +54,7 @@ def merge(
     picture: str | None,
     **more: Any,
 ) -> None:
-    """Merge the clusters of DATA that belong together.
-
-    DATA is a table with one row per observation (.csv, .tsv, .xlsx, .parquet, .arrow,
-    .feather, .npy, .npz, also SciPy sparse), cells (.h5ad, where --labels is a column of obs), a
-    folder of images, sounds, meshes or point clouds with one subfolder per cluster, or .tar files
-    of images as WebDataset writes them. In a table every column of numbers is a feature, except
-    those named by --labels, --batch, --id and --drop.
-
-    The command writes labels.csv (old and new cluster of every row), review.csv (which pairs to
-    check, unclear ones first), merges.csv (every merge and the reason), result.json (settings,
-    versions, seed, numbers), distances.npz, tree.npz, linkage.npy and manifest.json (checksums).
-    With --report it also writes report.html, the page to look at.
-    """
+    """Merge clusters, and write the results."""
     run, when = Run.taken_from(more), more
     extra = [*also, "report"] if report else list(also)
     outputs.check_extra(extra, run.data, picture)
@@ -253,33 +144,8 @@ def _picture(path: str, read: Observations) -> Any:
 # --- distances ------------------------------------------------------------------------------------
 
 
-@click.command(
-    cls=options.Grouped,
-    epilog="\b\nExample:\n  unsplit distances cells.csv --labels leiden --out compared\n",
-    short_help="Compare all pairs of clusters, without merging.",
-)
-@options.source
-@options.network
-@options.under(
-    "Output",
-    options.folder,
-    options.also(
-        "scores",
-        "matrix",
-        help="More files: scores (distances.scores.npz, a large file that Python needs to merge "
-        "distances.npz), matrix (tvd.npy, the distances of all pairs as a (k, k) matrix, written "
-        "block by block).",
-    ),
-)
-@options.as_json
 def distances(also: tuple[str, ...], **more: Any) -> None:
-    """Compare all pairs of clusters in DATA, without merging any.
-
-    The command writes pairs.csv (the total variation distance of every pair, which is at least
-    "low", with its interval and p-value, closest pair first), distances.npz (read it with
-    unsplit.PairwiseTVD.load), distances.json (settings, versions, seed) and manifest.json
-    (checksums).
-    """
+    """Compare all pairs of clusters, and write the results."""
     run = Run.taken_from(more)
 
     def work(at: Started) -> Any:

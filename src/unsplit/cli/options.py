@@ -9,13 +9,19 @@ from typing import Any, Self
 
 import click
 
-from unsplit.data.readers.api import MISSING, read
-from unsplit.data.readers.observations import Observations
 from unsplit.errors import shown
-from unsplit.networks.registry import RECIPES
-from unsplit.networks.training.loop import TrainConfig
+
+TYPE_CHECKING = False  # these take seconds to load, and --help needs neither
+if TYPE_CHECKING:
+    from unsplit.data.readers.observations import Observations
 
 Decorator = Callable[[Any], Any]
+
+# Names of networks and classifiers.
+BACKBONES = (
+    "auto", "mlp", "bag-of-words", "resnet18", "convnet", "pointnet++", "pointnet", "resnet1d",
+    "logmel", "single-layer", "trees", "lda", "logistic-regression", "best",
+)  # fmt: skip
 
 # Not a network: several are tried, and the most accurate one is used.
 SELECT = "select"
@@ -59,8 +65,10 @@ class Input:
         """Where the clusters are from."""
         return self.labels or "subfolders"
 
-    def read(self, progress: Callable[[int, int], None]) -> Observations:
+    def read(self, progress: Callable[[int, int], None]) -> "Observations":
         """Read everything but the vectors."""
+        from unsplit.data.readers.api import read
+
         given = {f.name: getattr(self, f.name) for f in fields(Input)[1:] if f.name != "vectors"}
         return read(self.data, **given | {"features": self.features or None}, progress=progress)
 
@@ -91,6 +99,8 @@ class Run(Input):
     @property
     def network(self) -> dict[str, Any]:
         """The options of an estimate, as in Python."""
+        from unsplit.networks.training.loop import TrainConfig
+
         training = None if self.epochs is None else TrainConfig(epochs=self.epochs)
         backbone = "auto" if self.selects else self.backbone
         return {"backbone": backbone, "cv": self.cv, "training": training, "device": self.device}
@@ -217,7 +227,7 @@ columns = under(
     listed("--encode", help="Use these columns of categories, each as columns of 0 and 1."),
     click.option(
         "--missing",
-        type=click.Choice(MISSING),
+        type=click.Choice(["drop", "median"]),
         help="What to do with missing values of a table: drop the rows that have any, or fill in "
         "the median of the column. By default they are an error.",
     ),
@@ -302,7 +312,7 @@ network = under(
     "Network",
     click.option(
         "--backbone",
-        type=click.Choice(["auto", *RECIPES, SELECT]),
+        type=click.Choice([*BACKBONES, SELECT]),
         metavar="NAME",
         default="auto",
         show_default=True,

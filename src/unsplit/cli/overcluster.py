@@ -19,51 +19,10 @@ from unsplit.data.saving import replacing, write_csv
 from unsplit.errors import InputError, option
 from unsplit.report import summary
 
-# Not the docstring: there \b would be two characters, and click would join the lines.
-HELP = """Cut DATA into many small clusters.
-
-\b
-k-means  puts every observation into a cluster
-greedy   finds the densest groups of a given size; the rest is noise
-"""
-EXAMPLE = """\b
-Example:
-  unsplit overcluster cells.csv --out clusters.csv --method greedy --n-clusters 200 --size 25
-"""
-
 # Options that a method takes; of greedy, both are required.
 TAKES = {"k-means": ("n_clusters", "seed"), "greedy": ("n_clusters", "size")}
 
 
-@click.command(help=HELP, epilog=EXAMPLE, short_help="Cut data into many small clusters.")
-@click.option(
-    "-o",
-    "--out",
-    required=True,
-    type=click.Path(),
-    help="Table to write, with the id and cluster of every row (.csv).",
-)
-@click.option(
-    "--method",
-    type=click.Choice(list(TAKES)),
-    help="How to make the clusters; see above.  [default: greedy with --size, otherwise k-means]",
-)
-@click.option(
-    "--n-clusters",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of clusters; k-means uses the square root of the number of rows if left out.",
-)
-@click.option(
-    "--size",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of observations in each cluster.",
-)
-@options.data
-@options.columns
-@options.seed
-@options.as_json
 def overcluster(
     out: str,
     method: str | None,
@@ -71,7 +30,7 @@ def overcluster(
     progress: bool | None,
     **choices: Any,
 ) -> None:
-    """Cut DATA into many small clusters."""
+    """Cut data into clusters, and write the table."""
     source = Input.taken_from(choices)
     given = {name: value for name, value in choices.items() if value is not None}
     method = method or ("k-means" if choices.get("size") is None else "greedy")

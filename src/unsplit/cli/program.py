@@ -16,8 +16,8 @@ from unsplit.old_names import instead_of
 LONGEST_MESSAGE = 4_000  # characters
 INTERRUPTED = 130  # the exit code of shells after SIGINT
 
-# Commands and their modules, which are loaded only for the command that is run: most need torch,
-# and that takes seconds.
+# Commands and the modules that do what they say, which are loaded only when a command runs: most
+# need torch, and that takes seconds.
 COMMANDS = {
     "merge": "merge",
     "report": "saved",
@@ -100,19 +100,22 @@ class Program(PlainErrors, click.Group):
         return list(COMMANDS)
 
     def load(self, typed: list[str]) -> None:
-        """Load the command that was typed, if any, so that nothing is left to wait for."""
-        name = typed[0] if typed else ""
-        if name in COMMANDS:
-            with suppress(ImportError):  # running the command will say it in one sentence
+        """Load what the command that was typed needs, if it will run, before anything else."""
+        name, *rest = typed or [""]
+        if name in COMMANDS and "--help" not in rest:
+            # Running the command will say in one sentence what is wrong.
+            with suppress(click.ClickException, ImportError):
+                _command(name).make_context(name, rest)
                 import_module(f"unsplit.cli.{COMMANDS[name]}")
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Load a command, or return None if there is none of this name."""
-        if name not in COMMANDS:
-            return None
-        module = import_module(f"unsplit.cli.{COMMANDS[name]}")
-        command: click.Command = getattr(module, name)
-        return command
+        """Return a command, or None if there is none of this name."""
+        return _command(name) if name in COMMANDS else None
+
+
+def _command(name: str) -> click.Command:
+    command: click.Command = getattr(import_module("unsplit.cli.commands"), name)
+    return command
 
 
 @click.group(

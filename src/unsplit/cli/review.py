@@ -36,23 +36,8 @@ PATIENCE = 60.0  # seconds for one request
 SETTINGS = ("n_clusters", "max_tvd", "alpha", "rank_by", "labels_from")
 
 
-@click.command(
-    epilog="\b\nExample:\n"
-    "  unsplit merge cells.csv --labels leiden --out merged --report --also scores\n"
-    "  unsplit review merged\n",
-    short_help="Review pairs on a page that merges again at once.",
-)
-@click.argument("folder", type=click.Path())
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Of the address; or any.")
-@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 def review(folder: str, port: int, opens: bool) -> None:
-    """Show the page of FOLDER, the result of an earlier `unsplit merge`, and merge again with every
-    answer at once.
-
-    Nothing is trained: that merge must have been run with --report --also scores. Answers are saved
-    in FOLDER as unsplit-review.json; nothing else is changed. Only programs on this computer that
-    know the address, which has a random part, can see the page. Ctrl-C ends the review.
-    """
+    """Show the page, and merge again with every answer until Ctrl-C."""
     with Console(progress=False).show_warnings():
         session = Session(folder)
         with Server(session, port) as server:

@@ -36,6 +36,8 @@ from unsplit.networks.training.loop import USUAL, Augment, TrainConfig
 # A name, a network, a function that returns one, or a classifier of scikit-learn.
 Backbone = Any
 
+# The network for vectors learns faster.
+VECTORS = replace(USUAL, learning_rate=2e-3, weight_decay=2.0, patience=4)
 # Convolutions with batch normalisation need less weight decay than small networks.
 DEEP = replace(USUAL, weight_decay=0.1)
 # Small batches: with few images or clouds, an epoch is ten steps, whatever their size.
@@ -131,7 +133,7 @@ CLASSIFIERS = {
 }
 
 
-_MLP = Recipe("mlp", "vectors", lambda rows, train: backbones.MLP(rows.shape[0]))
+_MLP = Recipe("mlp", "vectors", lambda rows, train: backbones.MLP(rows.shape[0]), VECTORS)
 RECIPES = {
     recipe.name: recipe
     for recipe in (
@@ -155,7 +157,7 @@ SMALL_AND_LARGE = {"images": ("convnet", "resnet18"), "points": ("pointnet", "po
 # What "best" chooses from.  Integer columns need less weight decay than many noisy ones.
 CANDIDATES = (
     _MLP,
-    replace(_MLP, name="mlp with less weight decay", training=replace(USUAL, weight_decay=0.1)),
+    replace(_MLP, name="mlp with less weight decay", training=replace(VECTORS, weight_decay=0.1)),
     RECIPES["trees"],
     RECIPES["lda"],
 )

@@ -470,9 +470,11 @@ def graph_of_scores(result: PairwiseTVD, n_neighbors: int = N_NEIGHBOURS) -> Nei
     the networks give similar probabilities (Hellinger distance).  None if there are no held-out
     observations or the probabilities would need too much memory.
     """
-    scores = result.scores
-    if len(scores.rows) * result.n_clusters > MOST_PROBABILITIES or not len(scores.rows):
+    if not 0 < len(result.scores.rows) * result.n_clusters <= MOST_PROBABILITIES:
         return None
+    # In an order that names do not change, so that sums are rounded alike.
+    by_content = result.scores.clusters_by_content()
+    scores = result.reordered(by_content).scores
     order = scores.by_content
     if scores.groups is not None:  # of equal observations
         order = np.lexsort((scores.groups, scores.features.sum(axis=1)))
@@ -481,7 +483,8 @@ def graph_of_scores(result: PairwiseTVD, n_neighbors: int = N_NEIGHBOURS) -> Nei
     groups = None if scores.groups is None else separate_groups(clusters, scores.groups[order])
     batches, k = _at(scores.batches, order), result.n_clusters
     found = connect(np.sqrt(share), clusters, batches, None, k, groups, n_neighbors)
-    return replace(found, rows=scores.rows[order][found.rows], source=SCORES)
+    found = replace(found, rows=scores.rows[order][found.rows], source=SCORES)
+    return renumbered(found, by_content)
 
 
 def _batches(batch: ArrayLike, encoded: EncodedLabels, name: str = "batch") -> NDArray[np.int64]:

@@ -69,7 +69,7 @@ class CountScaling(NamedTuple):
 
 
 class BagOfWords(nn.Module):
-    """Turns sparse rows (b, d) into features (b, width): an :class:`MLP` for counts.
+    """Turns sparse rows (b, d) of counts into features (b, width) with two hidden layers.
 
     The first layer reads only the stored entries, so that no batch becomes dense.  Its result is
     exactly that of a dense layer on rows that are scaled, log-transformed and centred.

@@ -82,8 +82,9 @@ class TrainConfig:
     batch_size : int, optional
         Number of observations per step, for each fold.  By default what suits the network and the
         number of observations.
-    patience : int
-        Training ends after this many epochs without improvement of A.
+    patience : int, optional
+        Training ends after this many epochs without improvement of A.  By default what suits the
+        network.
     averaging : float
         Decay of the running mean of the weights.  The averaged weights are tried and kept.
     least_steps : int
@@ -107,7 +108,7 @@ class TrainConfig:
     learning_rate: float = BY_NETWORK
     weight_decay: float = BY_NETWORK
     batch_size: int = BY_NETWORK
-    patience: int = 6
+    patience: int = BY_NETWORK
     averaging: float = 0.99
     least_steps: int = 0
     batch_folds: bool | None = None
@@ -160,8 +161,8 @@ class TrainConfig:
         return replace(usual, **self.given)
 
 
-# What networks for vectors are trained with, and others where they say nothing else.
-USUAL = TrainConfig(learning_rate=1e-3, weight_decay=4.0, batch_size=256)
+# What networks are trained with where they say nothing else.
+USUAL = TrainConfig(learning_rate=1e-3, weight_decay=4.0, batch_size=256, patience=6)
 
 
 Judge = Callable[[NDArray[np.float64]], NDArray[np.float64]]
