@@ -270,7 +270,12 @@ class NeighbourGraph:
 
         Examples
         --------
-        See :meth:`save`.
+        >>> import tempfile, unsplit
+        >>> X, labels = unsplit.datasets.gaussians([[0, 0], [9, 0]], 20, random_state=0)
+        >>> path = tempfile.mkdtemp() + "/graph.npz"
+        >>> unsplit.neighbour_graph(X, labels).save(path)
+        >>> NeighbourGraph.load(path).n_clusters
+        2
         """
         content, check = load_checked(path, FORMAT, _GRAPH, ("sampled_from", "groups"))
         (left, right), n = content.pop("edges"), len(content["rows"])
