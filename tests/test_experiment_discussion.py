@@ -2,6 +2,7 @@
 
 import itertools
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from experiments.discussion.overclusterings import GREEDY, Problem, problem
 from experiments.discussion.summary import correlation, in_words, where
 from experiments.discussion.tables import table
 from experiments.discussion.training import NEVER, run_choosing, run_stopping
-from unsplit import InputError, TrainConfig
+from unsplit import InputError
 from unsplit.pairwise import api as estimates
 
 TINY = Size(3, 20, 10)
@@ -144,7 +145,7 @@ def test_fixed_lengths_are_kept_to_and_a_ends_the_other(six_clusters):
     assert found["epochs run"] < 50
     result = unsplit.pairwise_tvd(
         six_clusters.X, six_clusters.labels, cv=0.2, device="cpu", random_state=0,
-        training=TrainConfig(epochs=12, loss="pairwise", least_steps=NEVER),
+        training=replace(six_clusters.training, epochs=12, loss="pairwise", least_steps=NEVER),
     )  # fmt: skip
     assert result.history.kept_epoch.tolist() == [11]
     assert found["fixed"][1]["A"] == result.mean_accuracy

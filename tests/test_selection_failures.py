@@ -9,8 +9,7 @@ from tests.checks import exactly
 from tests.selection_cases import Explodes, layer, quick, refused, xor
 from unsplit import InputError, TrainConfig, pairwise_tvd
 from unsplit.errors import OutOfMemoryWarning
-from unsplit.networks.registry import RECIPES
-from unsplit.networks.training.loop import USUAL
+from unsplit.networks.registry import RECIPES, VECTORS
 from unsplit.pairwise.api import Settings
 from unsplit.selection import Candidate
 
@@ -128,7 +127,7 @@ def test_training_that_cannot_be_used():
 def test_what_is_not_given_is_as_suits_the_network():
     X, labels = xor(20)
     how = {"cv": 2, "random_state": 0, "device": "cpu"}
-    short, same = TrainConfig(epochs=3), USUAL.over(TrainConfig(epochs=3))
+    short, same = TrainConfig(epochs=3), VECTORS.over(TrainConfig(epochs=3))
     first, again = (pairwise_tvd(X, labels, training=t, **how) for t in (short, same))
     assert len(first.history.epoch) == 3
     np.testing.assert_array_equal(first.tvd, again.tvd)

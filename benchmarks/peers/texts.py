@@ -114,6 +114,9 @@ ABOUT = """- **unsplit** is `ClusterMerger()` without a setting, and its `labels
   its `refined_labels_`; *without neighbours* goes by the same network alone; *spectral* is
   spectral clustering of its TVDs, measured with an earlier version, as are settings named
   `statistic`, `linkage` and `strategy`: `rank_by` has replaced them.
+  The network was twice as wide then, and refined labels were simplified since; on 287 trials
+  measured with both networks, the means of *auto* and of the number given differ by less than
+  0.001 ([the network](method.md#the-network)).
 - **SCCAF** is a corrected re-implementation: the released package merges the wrong clusters when
   there are more than ten and plotting is off. **CHOIR** is a re-implementation in its manner (the
   original is in R).

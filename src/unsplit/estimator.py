@@ -145,8 +145,8 @@ class ClusterMerger(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     array([0, 1])
     >>> merger.review_[["left", "right", "done"]]
         left right        done
-    0      0     1      merged
-    1  0 + 1     2  kept apart
+    0  0 + 1     2  kept apart
+    1      1     0      merged
     """
 
     @refuses_old_options

@@ -155,6 +155,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = {
             "learning_rate": "float None",
             "weight_decay": "float None",
             "batch_size": "None",
+            "patience": "None",
             "batch_folds": "bool None",
         },
     ),

@@ -203,7 +203,7 @@ def test_small_networks_are_trained_with_one_thread() -> None:
     assert seen == [1, 1]
 
 
-@pytest.mark.parametrize("data", [PICTURES[::10], np.eye(16, 1000)], ids=["pictures", "large"])
+@pytest.mark.parametrize("data", [PICTURES[::10], np.eye(16, 3000)], ids=["pictures", "large"])
 def test_other_networks_are_trained_with_the_number_of_the_caller(data: np.ndarray) -> None:
     class Looking(Reporter):
         def on_step(self, step: StepRecord) -> None:
