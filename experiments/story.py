@@ -18,8 +18,6 @@ says, could not be tested at the paper's conditions; against SSCD's features, wh
 does not on average. Best is to pass both (`ClusterMerger().fit(images, initial_labels=labels,
 features=embedding)`): one cross-fitted training and the neighbours of the features make more
 right merges here than the paper's twelve trainings, and more than the features alone.
-
-Our own network for vectors was [twice as wide](method.md#the-network) when these numbers were measured.
 """
 
 
