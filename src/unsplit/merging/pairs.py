@@ -340,8 +340,10 @@ class Contrast:
         n_networks = self.n_folds // self.n_batches
         larger = self.counts.sum(axis=0).max()
         small = stats.across_folds(larger, self.n_folds, n_networks)
-        folds = np.zeros_like(self.folds) if small else self.folds
-        return float(stats.rank_sums(self.values, self.of_a, folds, self.n_folds).sum())
+        folds, n_folds = self.folds, self.n_folds
+        if small:
+            folds, n_folds = np.zeros_like(folds), 1
+        return float(stats.rank_sums(self.values, self.of_a, folds, n_folds).sum())
 
 
 def _hit_rate(values: NDArray[np.float64], of_a: NDArray[np.bool_]) -> NDArray[np.float64]:

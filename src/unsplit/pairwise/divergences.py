@@ -254,6 +254,8 @@ class HeldoutScores:
             for (start, stop), weight, offset in zip(pairwise(ends), weights, bias, strict=True):
                 if start < stop:
                     z[start:stop] = features[start:stop] @ weight + offset
+            if len(columns) == len(unions):  # nothing to add up
+                return z
             top = np.maximum.reduceat(z, starts, axis=1)
             top = np.maximum(top, np.finfo(np.float32).min)  # −∞ − −∞ would be no number
             total = np.add.reduceat(np.exp(z - top[:, union_of]), starts, 1, np.float64)
