@@ -464,13 +464,12 @@ def named_after_origin(refined: Index, merged: Index) -> tuple[Index, list[int]]
     >>> named_after_origin(np.array([5, 5, 2, -1]), np.array([0, 0, 1, 1]))
     (array([ 0,  0,  1, -1]), [0, 1])
     """
-    inside = (refined >= 0) & (merged >= 0)
-    numbers = np.unique(refined[refined >= 0])
+    inside = refined >= 0
+    numbers, place = np.unique(refined[inside], return_inverse=True)
     shared = np.zeros((len(numbers), int(merged.max(initial=0)) + 1), np.int64)
-    np.add.at(shared, (np.searchsorted(numbers, refined[inside]), merged[inside]), 1)
+    np.add.at(shared, (place, merged[inside]), 1)
     origins = shared.argmax(axis=1)
     order = np.argsort(origins, kind="stable")
-    moved = np.argsort(order)[
-        np.searchsorted(numbers, np.maximum(refined, 0)) % max(1, len(numbers))
-    ]
-    return np.where(refined < 0, -1, moved), origins[order].tolist()
+    moved = np.full(len(refined), -1, np.int64)
+    moved[inside] = np.argsort(order)[place]
+    return moved, origins[order].tolist()

@@ -276,28 +276,29 @@ def agreement(tree: MergeTree) -> list[float] | None:
     """
     if tree.stability is None:
         return None
-    groups, k = tree.stability.groups, tree.n_initial
-    # Rows are nodes, columns the clusters of every re-merge: how many observations they share.
-    columns = groups + np.cumsum([0, *groups.max(axis=1)[:-1] + 1])[:, None]
-    shared = np.zeros((2 * k - 1, int(columns.max()) + 1))
-    shared[np.arange(k), columns] = tree.sizes
-    starts, n = columns.min(axis=1), float(tree.sizes.sum())
-    both, own = (shared[:k] ** 2).sum(axis=0), float((tree.sizes.astype(float) ** 2).sum())
-    pairs_of = lambda squares: (squares - n) / 2  # noqa: E731
-    other = pairs_of(np.add.reduceat(shared[:k].sum(axis=0) ** 2, starts))
-    found = []
-    for step in range(k):
-        here, mine = pairs_of(np.add.reduceat(both, starts)), pairs_of(own)
-        chance = mine * other / (n * (n - 1) / 2)
-        most = (mine + other) / 2
-        index = np.divide(here - chance, most - chance, np.ones_like(most), where=most > chance)
-        found.append(index.mean())
-        if step < k - 1:
-            left, right = tree.merges[step].left, tree.merges[step].right
-            shared[k + step] = shared[left] + shared[right]
-            both += 2 * shared[left] * shared[right]
-            own += 2 * shared[left].sum() / len(groups) * shared[right].sum() / len(groups)
-    return [round(float(value), 4) for value in reversed(found)]
+    found = np.mean([_rand_indices(tree, groups) for groups in tree.stability.groups], axis=0)
+    return [round(value, 4) for value in found[::-1].tolist()]
+
+
+def _rand_indices(tree: MergeTree, groups: Index) -> NDArray[np.float64]:
+    """Adjusted Rand index of one re-merge and the cut into k, k − 1, … clusters."""
+    k, n = tree.n_initial, float(tree.sizes.sum())
+    # Observations of every node in each cluster of the re-merge.
+    shared = np.zeros((2 * k - 1, int(groups.max()) + 1))
+    shared[np.arange(k), groups] = tree.sizes
+    # How sums of squared sizes grow, of the clusters of the cut and of what they share with others.
+    cut, both = [(tree.sizes.astype(float) ** 2).sum()], [(tree.sizes.astype(float) ** 2).sum()]
+    for step, merge in enumerate(tree.merges):
+        left, right = shared[merge.left], shared[merge.right]
+        shared[k + step] = left + right
+        cut.append(2 * left.sum() * right.sum())
+        both.append(2 * left @ right)
+    other = (shared[-1] ** 2).sum()
+    pairs_cut, pairs_both, pairs_other = (
+        (squares - n) / 2 for squares in (np.cumsum(cut), np.cumsum(both), other)
+    )
+    chance, most = pairs_cut * pairs_other / (n * (n - 1) / 2), (pairs_cut + pairs_other) / 2
+    return np.divide(pairs_both - chance, most - chance, np.ones(k), where=most > chance)
 
 
 def merge_entry(merge: Merge) -> dict[str, Any]:
