@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from unsplit.report.api import Content, make_page
 from unsplit.report.collect import FORMAT, Kept, Source, collect, grid_of, png
 from unsplit.report.sections import View
 
+ROOT = Path(__file__).parents[1]
 D = [[0, 0.1, 0.9], [0.1, 0, 0.8], [0.9, 0.8, 0]]
 
 
@@ -363,3 +365,13 @@ def test_a_report_in_a_notebook_is_a_frame():
     assert shown.startswith('<iframe title="Unsplit report" srcdoc="&lt;!doctype html&gt;')
     assert shown.count("<") == 2
     assert re.match(exactly("Report: 0.1 MB of HTML; write it with save(path)"), repr(report))
+
+
+def test_the_live_page_of_the_documentation_is_made_by_the_present_code():
+    """If not, make it again: CONTRIBUTING.md, "Release", says how."""
+    live = (ROOT / "docs" / "digits.html").read_text(encoding="utf-8")
+    now = unsplit.merge(D, n_clusters=2).report().html
+    for part in ("style", "script"):
+        parts = [re.findall(rf"<{part}>(.*?)</{part}>", page, re.DOTALL) for page in (live, now)]
+        assert len(parts[1]) == 1
+        assert parts[0] == parts[1]
